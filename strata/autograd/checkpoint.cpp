@@ -54,6 +54,10 @@ Tensor CheckpointFrame::unpack(const std::shared_ptr<void>& packed) {
   return std::exchange(s.tensor, Tensor());
 }
 
+void CheckpointFrame::list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const {
+  if (!slots_[static_cast<const Token*>(packed.get())->index].tensor.defined()) list_inputs(all);
+}
+
 void CheckpointFrame::recompute() {
   struct RandomState {
     RngKey outer = default_generator().state();

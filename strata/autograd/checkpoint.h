@@ -22,10 +22,13 @@ class CheckpointFrame : public SavedTensorHooks, public std::enable_shared_from_
   CheckpointFrame();
   std::shared_ptr<void> pack(const Tensor& t) final;
   Tensor unpack(const std::shared_ptr<void>& packed) final;
+  void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const final;
 
  protected:
   /// Calls the function on its kept inputs and drops the result.
   virtual void run_again() = 0;
+  /// Appends what other hooks keep of the inputs.
+  virtual void list_inputs(std::vector<PackedTensor>& all) const {}
 
  private:
   struct Slot {
@@ -51,12 +54,14 @@ struct CheckpointInput {
   T value;
   explicit CheckpointInput(const T& v) : value(v) {}
   const T& get() const { return value; }
+  void list_packed(std::vector<PackedTensor>&) const {}
 };
 template <>
 struct CheckpointInput<Tensor> {
   SavedTensor saved;
   explicit CheckpointInput(const Tensor& t) : saved(t, true) {}
   Tensor get() const { return saved.get({}, "checkpoint"); }
+  void list_packed(std::vector<PackedTensor>& all) const { saved.list_packed(all); }
 };
 template <>
 struct CheckpointInput<TensorList> {
@@ -70,6 +75,9 @@ struct CheckpointInput<TensorList> {
     r.reserve(saved.size());
     for (const SavedTensor& s : saved) r.push_back(s.get({}, "checkpoint"));
     return r;
+  }
+  void list_packed(std::vector<PackedTensor>& all) const {
+    for (const SavedTensor& s : saved) s.list_packed(all);
   }
 };
 
@@ -85,6 +93,9 @@ class CheckpointCall final : public CheckpointFrame {
  protected:
   void run_again() override {
     std::apply([this](const auto&... in) { (void)fn_(in.get()...); }, inputs_);
+  }
+  void list_inputs(std::vector<PackedTensor>& all) const override {
+    std::apply([&](const auto&... in) { (in.list_packed(all), ...); }, inputs_);
   }
 
  private:

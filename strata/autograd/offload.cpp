@@ -3,6 +3,7 @@
 #include "strata/autograd/offload.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "strata/autograd/offload_impl_inl.h"
 #include "strata/core/recording_marks.h"
@@ -99,11 +100,12 @@ void SavedTensorOffload::Impl::ahead(const SavedTensorHooks* self, std::span<Nod
     node = 0;
     takes.assign(next.size(), 0);
     std::vector<PackedTensor> packed;
+    std::unordered_set<const void*> listed;  // what several nodes make theirs of again: the first takes it
     for (size_t i = 0; i < next.size(); ++i) {
       packed.clear();
       next[i]->list_packed(packed);
       for (const PackedTensor& p : packed) {
-        if (p.hooks.get() != self) continue;
+        if (p.hooks.get() != self || !listed.insert(p.value.get()).second) continue;
         const std::shared_ptr<Slot>& slot = static_cast<Token*>(p.value.get())->slot;
         takes[i] += slot->recipe ? 2 * slot->bytes : slot->bytes;
         want(slot, i);

@@ -4,6 +4,7 @@
 
 #include "strata/autograd/stretch_inl.h"
 #include "strata/core/recording.h"
+#include "strata/core/saving.h"
 #include "strata/core/storage_watch.h"
 
 namespace strata {
@@ -20,9 +21,13 @@ bool in_forward() {
 }  // namespace
 
 struct Recompute::State final : SavedTensorHooks {
-  explicit State(const RecomputeOptions& o) : options(o) {}
+  explicit State(const RecomputeOptions& o) : options(o) {
+    const std::shared_ptr<SavedTensorHooks>& outer = detail::innermost_hooks();
+    if (options.inputs == Tier() && outer && outer->looks_ahead()) around = outer;
+  }
 
   RecomputeOptions options;
+  std::shared_ptr<SavedTensorHooks> around;  // that move what they keep
   std::shared_ptr<Stretch> stretch;
   std::weak_ptr<Stretch> last;
   std::vector<std::weak_ptr<KeptInput>> inputs;  // that are not where they shall be kept
@@ -46,9 +51,17 @@ struct Recompute::State final : SavedTensorHooks {
     move_inputs();
   }
 
-  // Of a storage that no call of the stretch made.
+  // Of a storage that no call of the stretch made. Of those that hooks around keep each stretch has its own, so that
+  // they know when all have had it.
   std::shared_ptr<KeptInput> input_of(const Tensor& t) {
     const uint64_t number = detail::watch_number(*t.storage());
+    if (PackedTensor packed = detail::pack_with(around, t); packed.hooks) {
+      auto in = std::make_shared<KeptInput>();
+      in->packed = std::move(packed);
+      in->storage = number;
+      in->version = t.version();
+      return in;
+    }
     for (const auto& known : inputs)
       if (std::shared_ptr<KeptInput> in = known.lock(); in && in->storage == number && in->version == t.version())
         return in;
@@ -77,20 +90,31 @@ struct Recompute::State final : SavedTensorHooks {
 
   std::shared_ptr<void> pack(const Tensor& t) override {
     auto token = std::make_shared<StretchToken>();
-    token->tensor = t;
-    if (!stretch || !in_forward()) return token;
+    if (!stretch || !in_forward()) {
+      hold(*token, t);
+      return token;
+    }
     token->value = StretchValue::of(t);
     const int32_t call = open.empty() ? -1 : open.back().call;
     if (stretch->count(*token, t.version())) {
       given_to(*token, stretch, call);
-    } else if (const auto in = stretch->find_input(token->value.storage); in && in->version == t.version()) {
+    } else if (const auto in = stretch->find_input(token->value.storage);
+               in && !in->packed.hooks && in->version == t.version()) {
       token->input = in;
-      token->tensor = {};
-    } else if (!open.empty() && open.back().stretch) {
+    } else if (!in && !open.empty() && open.back().stretch) {
       token->call = call;
+      token->tensor = t;
       pending.push_back(token);
+    } else {
+      hold(*token, t);
     }
     return token;
+  }
+  // As without a stretch.
+  void hold(StretchToken& token, const Tensor& t) const {
+    const Tensor* original = detail::tensor_being_saved();
+    token.packed = detail::pack_with(around, original ? *original : t);
+    if (!token.packed.hooks) token.tensor = t;
   }
   static void given_to(StretchToken& token, const std::shared_ptr<Stretch>& stretch, int32_t call) {
     token.stretch = stretch;
@@ -101,13 +125,19 @@ struct Recompute::State final : SavedTensorHooks {
   Tensor unpack(const std::shared_ptr<void>& packed) override {
     auto& token = *static_cast<StretchToken*>(packed.get());
     if (token.stretch) return token.stretch->take(token);
+    if (token.packed.hooks) return token.packed.hooks->unpack(token.packed.value);
     if (!token.input) return token.tensor;
     const KeptInput& in = *token.input;
-    check<AutogradError>(in.moved || in.bytes.version() == in.version, "backward", "a tensor needed for a gradient (",
+    check<AutogradError>(!in.overwritten(), "backward", "a tensor needed for a gradient (",
                          token.value.shape, " ", token.value.dtype, ") was overwritten by ",
                          in.bytes.storage()->last_writer(), " (version ", in.bytes.version(), ", saved at version ",
                          in.version, "); clone it first, or use the form that is not in place");
     return token.value.in(in.bytes);
+  }
+  void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const override {
+    const auto& token = *static_cast<const StretchToken*>(packed.get());
+    if (token.stretch) token.stretch->list_inputs(all);
+    if (token.packed.hooks) all.push_back(token.packed);
   }
 
   void note(const Call& call, Open& now) {

@@ -33,7 +33,9 @@ struct RecomputeOptions {
 ///     recompute.keep();  // the head, where backward begins
 ///     loss(head(x), targets).backward();
 ///
-/// Scopes nest with other scopes of saved-tensor hooks: the innermost ones are used.
+/// Scopes nest with other scopes of saved-tensor hooks: the innermost ones are used. Within a SavedTensorOffload::Scope
+/// what comes into a stretch leaves the device as what is saved elsewhere does, unless RecomputeOptions::inputs says
+/// where it goes.
 class Recompute final : public CallObserver {
  public:
   explicit Recompute(const RecomputeOptions& options = {});

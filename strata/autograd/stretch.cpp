@@ -19,6 +19,10 @@ Tensor StretchValue::in(const Tensor& bytes) const {
   return t;
 }
 
+Tensor KeptInput::get() const {
+  return packed.hooks ? storage_bytes(packed.hooks->unpack(packed.value).storage()) : bytes;
+}
+
 StretchToken::~StretchToken() {
   if (stretch) stretch->end(*this);
 }
@@ -141,6 +145,13 @@ void Stretch::end(const StretchToken& token) {
   if (token.round != round_ && m.bytes.defined() && --m.left <= 0) m.bytes = {};
 }
 
+void Stretch::list_inputs(std::vector<PackedTensor>& all) const {
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // whoever runs it may wait for who asks
+  if (!lock) return;
+  for (const auto& [storage, in] : inputs_)
+    if (in->packed.hooks) all.push_back(in->packed);
+}
+
 void Stretch::prefetch() {
   for (const auto& [storage, in] : inputs_)
     if (in->moved) in->bytes.storage()->prefetch();
@@ -151,7 +162,7 @@ void Stretch::run_again() {
   const memory::TagScope tag(memory::Tag::activation);
   const memory::TierScope own{Tier()};
   for (const auto& [storage, in] : inputs_)
-    check<AutogradError>(in->moved || in->bytes.version() == in->version, "backward",
+    check<AutogradError>(!in->overwritten(), "backward",
                          "a tensor that is needed to compute a saved one again was overwritten by ",
                          in->bytes.storage()->last_writer(), " since forward");
   if (const std::shared_ptr<Stretch> next = before_.lock()) {
@@ -163,12 +174,14 @@ void Stretch::run_again() {
     for (const auto& [at, v] : calls_[i].tensors) last[v.storage] = i;
     for (const StretchValue& v : calls_[i].results) last[v.storage] = i;
   }
-  std::unordered_map<uint64_t, Tensor> there;
+  std::unordered_map<uint64_t, Tensor> there, came;  // what the stretch makes, and what comes in
   for (size_t i = 0; i < calls_.size(); ++i) {
-    run(i, there);
+    run(i, there, came);
     const auto let_go = [&](const StretchValue& v) {
+      if (last[v.storage] != i) return;
+      came.erase(v.storage);
       const auto m = made_.find(v.storage);
-      if (m != made_.end() && m->second.tokens == 0 && last[v.storage] == i) there.erase(v.storage);
+      if (m != made_.end() && m->second.tokens == 0) there.erase(v.storage);
     };
     for (const auto& [at, v] : calls_[i].tensors) let_go(v);
     for (const StretchValue& v : calls_[i].results) let_go(v);
@@ -181,15 +194,20 @@ void Stretch::run_again() {
   }
 }
 
-void Stretch::run(size_t i, std::unordered_map<uint64_t, Tensor>& there) {
+void Stretch::run(size_t i, std::unordered_map<uint64_t, Tensor>& there, std::unordered_map<uint64_t, Tensor>& came) {
   const Noted& n = calls_[i];
   std::vector<Value> args = n.args;
   size_t in_list = 0, last_list = args.size();
   for (const auto& [at, v] : n.tensors) {
     Tensor t;
     if (v.storage != 0) {
-      const auto in = inputs_.find(v.storage);
-      t = v.in(in != inputs_.end() ? in->second->bytes : there.at(v.storage));
+      if (const auto in = inputs_.find(v.storage); in == inputs_.end()) {
+        t = v.in(there.at(v.storage));
+      } else {
+        Tensor& bytes = came[v.storage];
+        if (!bytes.defined()) bytes = in->second->get();
+        t = v.in(bytes);
+      }
     }
     if (auto* list = std::get_if<TensorList>(&args[at])) {
       in_list = at == last_list ? in_list + 1 : 0;

@@ -8,16 +8,21 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strata/core/node.h"
 #include "strata/core/op_base.h"
 
 namespace strata::detail {
 
 /// A storage from outside of a stretch, as it was when a call of it read it. Stretches share it.
 struct KeptInput {
-  Tensor bytes;  ///< u8, all of the storage; a copy on another tier once it was moved
+  Tensor bytes;         ///< u8, all of the storage; a copy on another tier once it was moved
+  PackedTensor packed;  ///< or what the hooks around the stretch keep of it
   uint64_t storage = 0;
   uint32_t version = 0;
   bool moved = false;
+  /// u8, all of the storage. Throws AutogradError where hooks around find it overwritten.
+  Tensor get() const;
+  bool overwritten() const { return !packed.hooks && !moved && bytes.version() != version; }
 };
 
 /// A tensor as a part of a storage, which it does not hold.
@@ -39,6 +44,7 @@ struct StretchToken {
   ~StretchToken();
   std::shared_ptr<Stretch> stretch;  ///< that makes it again; or else one of these holds it
   std::shared_ptr<KeptInput> input;
+  PackedTensor packed;
   Tensor tensor;
   StretchValue value;
   int32_t call = -1;   ///< that saved it
@@ -76,6 +82,8 @@ class Stretch {
   /// @{
   Tensor take(StretchToken& token);
   void end(const StretchToken& token);
+  /// Appends what hooks around the stretch keep of its inputs; nothing while it runs.
+  void list_inputs(std::vector<PackedTensor>& all) const;
   /// @}
 
  private:
@@ -97,7 +105,7 @@ class Stretch {
   };
   void close_locked();
   void run_again();
-  void run(size_t i, std::unordered_map<uint64_t, Tensor>& there);
+  void run(size_t i, std::unordered_map<uint64_t, Tensor>& there, std::unordered_map<uint64_t, Tensor>& came);
   void prefetch();
 
   mutable std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <utility>
 
 #include "strata/core/computed_node.h"
 #include "strata/core/gradient_watch.h"
@@ -32,6 +33,24 @@ const Tensor* detail::tensor_being_saved() {
 }
 bool detail::saving_is_hooked() {
   return t_hooks != nullptr && !t_packing;
+}
+const std::shared_ptr<SavedTensorHooks>& detail::innermost_hooks() {
+  return t_hooks;
+}
+PackedTensor detail::pack_with(const std::shared_ptr<SavedTensorHooks>& hooks, const Tensor& t) {
+  if (!hooks) return {};
+  struct Packing {
+    bool packing;
+    const Tensor* saved;
+    ~Packing() {
+      t_packing = packing;
+      t_being_saved = saved;
+    }
+  } before{std::exchange(t_packing, true), std::exchange(t_being_saved, &t)};
+  NoGrad guard;
+  std::shared_ptr<void> value = hooks->pack(t.detach());
+  if (value == keep_as_it_is()) return {};
+  return {hooks, std::move(value)};
 }
 
 namespace {
@@ -330,20 +349,10 @@ void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
   version_ = t.version();
   if (is_result && requires_grad_) result_index_ = t.impl().autograd->result_index;
   if (t_hooks && !t_packing) [[unlikely]] {
-    t_packing = true;
-    t_being_saved = &t;
-    struct Done {
-      ~Done() {
-        t_packing = false;
-        t_being_saved = nullptr;
-      }
-    } done;
-    NoGrad guard;
-    std::shared_ptr<void> value = t_hooks->pack(t.detach());
-    if (value != detail::keep_as_it_is()) {
+    if (PackedTensor p = detail::pack_with(t_hooks, t); p.hooks) {
       packed_ = std::make_unique<Packed>();
-      packed_->hooks = t_hooks;
-      packed_->value = std::move(value);
+      packed_->hooks = std::move(p.hooks);
+      packed_->value = std::move(p.value);
       if (!is_result && requires_grad_) packed_->edge = gradient_edge(t);
       return;
     }

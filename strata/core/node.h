@@ -261,7 +261,10 @@ struct SavedTensorHooks {
   /// nodes left that were made under saved-tensor hooks, whose Node::list_packed() says what they will unpack: the
   /// place to fetch ahead. Nodes may be looked at during the call only. Called where looks_ahead() says so.
   virtual void ahead(std::span<Node* const> next) {}
+  /// Hooks that move what they keep, and want ahead(). What comes into a Recompute's stretches is theirs too.
   virtual bool looks_ahead() const { return false; }
+  /// Appends what other hooks keep from which `packed` is made again.
+  virtual void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const {}
 };
 /// Uses `hooks` for tensors saved on this thread while one lives.
 class SavedTensorHooksScope {
@@ -288,7 +291,9 @@ class SavedTensor {
   /// Whether a hook packed it.
   bool packed() const { return packed_ != nullptr; }
   void list_packed(std::vector<PackedTensor>& all) const {
-    if (packed_) all.push_back({packed_->hooks, packed_->value});
+    if (!packed_) return;
+    all.push_back({packed_->hooks, packed_->value});
+    packed_->hooks->list_within(packed_->value, all);
   }
   /// As get(), for looking at: a meta tensor where it is not kept, was overwritten or released, or a hook packed it.
   Tensor peek() const;

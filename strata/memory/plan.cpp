@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "strata/core/error.h"
 
@@ -357,6 +360,40 @@ int32_t end_of_phase(const Recording& step, int32_t call) {
   return call;
 }
 
+namespace {
+std::vector<ValueIndex> tensors_of(const RecordedCall& c) {
+  std::vector<ValueIndex> all;
+  for (const RecordedArg& a : c.args) {
+    if (const auto* v = std::get_if<ValueIndex>(&a)) all.push_back(*v);
+    if (const auto* l = std::get_if<std::vector<ValueIndex>>(&a)) all.insert(all.end(), l->begin(), l->end());
+  }
+  std::erase_if(all, [](const ValueIndex& v) { return v.at < 0; });
+  return all;
+}
+
+// Of storages that calls from `begin` on did not make: what the calls before `end` read of them that make `wanted`.
+std::vector<ValueIndex> inputs_of(const Recording& step, int32_t begin, int32_t end, std::set<int32_t> wanted) {
+  const auto storage = [&](const ValueIndex& v) { return step.values[static_cast<size_t>(v.at)].storage; };
+  std::map<int32_t, ValueIndex> inputs;
+  for (int32_t i = end; i-- > begin;) {
+    const RecordedCall& c = step.calls[static_cast<size_t>(i)];
+    if (std::none_of(c.results.begin(), c.results.end(),
+                     [&](const ValueIndex& v) { return v.at >= 0 && wanted.count(storage(v)) > 0; }))
+      continue;
+    for (const ValueIndex& v : tensors_of(c)) {
+      const int32_t born = step.storages[static_cast<size_t>(storage(v))].born;
+      if (born >= begin && born < end)
+        wanted.insert(storage(v));
+      else
+        inputs.emplace(storage(v), v);
+    }
+  }
+  std::vector<ValueIndex> all;
+  for (const auto& [s, v] : inputs) all.push_back(v);
+  return all;
+}
+}  // namespace
+
 void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_t end) {
   const Uses uses = uses_of(step);
   const auto n = static_cast<int32_t>(step.calls.size());
@@ -376,6 +413,14 @@ void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_
     back = std::min(back, first);
   }
   if (dropped.empty()) return;
+  // What they are made from is there until then, and brought by then.
+  std::set<int32_t> made_again;
+  for (const auto& [s, last] : dropped) made_again.insert(static_cast<int32_t>(s));
+  const std::vector<ValueIndex> inputs = inputs_of(step, begin, end, std::move(made_again));
+  for (const ValueIndex& v : inputs) {
+    RecordedStorage& s = step.storages[static_cast<size_t>(step.values[static_cast<size_t>(v.at)].storage)];
+    s.freed = std::max(s.freed, back + 1);
+  }
   for (const auto& [s, last] : dropped) {
     RecordedStorage made = step.storages[s];
     made.born = back;
@@ -406,6 +451,7 @@ void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_
     for (ValueIndex& v : c.targets) move(v);
     for (ValueIndex& v : c.results) move(v);
   }
+  if (!inputs.empty()) step.calls[static_cast<size_t>(back)].args.emplace_back(inputs);
   // What these calls take for themselves, one after the other, they take once more.
   int64_t own = 0;
   for (const RecordedStorage& s : step.storages)

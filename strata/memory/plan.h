@@ -76,7 +76,8 @@ int32_t end_of_phase(const Recording& step, int32_t call);
 
 /// Changes a recorded step into one whose calls [begin, end) of forward keep nothing that they make for backward but
 /// what later calls of forward read: backward makes it again where it first reads any of it, in the time that these
-/// calls took (strata/autograd/recompute.h does that). `seconds` are the calls'.
+/// calls took (strata/autograd/recompute.h does that). What these calls read from outside for it stays, and is one more
+/// argument of the call that reads first. `seconds` are the calls'.
 void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_t end);
 
 /// The last call that reads or writes each storage before the first call of `phase`; -1 where there is none.

@@ -92,6 +92,17 @@ TEST(Plan, StretchesThatRunAgain) {
   EXPECT_EQ(std::accumulate(seconds.begin(), seconds.end(), 0.0), 15);
   EXPECT_EQ(simulate(r, seconds, {}, {}).seconds, 15);
   EXPECT_EQ(saved_stretches(r, 1).size(), 4u);  // what runs again is there to be sent no more
+  // What comes into a stretch is there when it runs again, before backward itself reads it, also where it would not.
+  Recording middle = chain(6);
+  seconds = each(middle, 1);
+  run_again(middle, seconds, 2, 5);  // 3 and 4, from 2; backward reads 4 at call 8
+  EXPECT_EQ(saved_stretches(middle, 1)[1], (Away{2, 2, 8, true}));
+  Recording left = chain(6);
+  left.calls[10].args.clear();  // whose backward does not read storage 2
+  left.storages[2].freed = 3;
+  run_again(left, seconds, 2, 5);
+  EXPECT_EQ(left.storages[2].freed, 9);
+  EXPECT_EQ(saved_stretches(left, 1)[1], (Away{2, 2, 8, true}));
   // Nothing is saved of a stretch of which backward reads nothing.
   Recording forward = chain(2);
   forward.calls.resize(2);

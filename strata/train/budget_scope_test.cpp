@@ -276,6 +276,25 @@ TEST_F(Budgets, AMiddleOfBlocksIsComputedAgainWithoutADisk) {
   EXPECT_LT(o.plan->peak.device, plain.peak);
 }
 
+// What comes into blocks that are computed again is most of what is left to leave.
+TEST_F(Budgets, WhatBlocksAreComputedFromLeavesToo) {
+  for (const auto& [make, optimizer] : {std::pair(&cnn, "sgd"), std::pair(&decoder, "adamw"), std::pair(&chain, "sgd")}) {
+    const Case c{.optimizer = optimizer, .steps = 5, .passes = 2};
+    const Outcome plain = run(make, nullptr, c);
+    MemoryConfig m = with(plain.peak * 7 / 10);
+    m.recompute = "blocks";
+    m.activations = "disk";
+    const Outcome o = run(make, &m, c);
+    SCOPED_TRACE(o.text);
+    EXPECT_TRUE(o.all == plain.all);
+    EXPECT_LE(o.peak, plain.peak * 7 / 10);
+    EXPECT_GT(o.plan->recomputed, 0);
+    EXPECT_GT(o.plan->leaving, 0);
+    EXPECT_NE(o.text.find("activations: "), std::string::npos);
+    EXPECT_EQ(o.text.find("activations: 0 B sent"), std::string::npos);
+  }
+}
+
 // What is made again in backward, and what it is made from, is within the budget too.
 TEST_F(Budgets, ALoopThatTakesMoreRunsWithin) {
   for (const double share : {0.95, 0.9, 0.8, 0.7}) expect_same(chain, share, {.steps = 6});
