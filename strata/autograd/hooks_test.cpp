@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <thread>
+
 #include "strata/autograd/autograd.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -248,6 +251,34 @@ TEST(SavedTensorHooks, InnermostScopeDecidesAndScopesEnd) {
   EXPECT_EQ(outer->packed, 2);
   EXPECT_EQ(inner->packed, 2);
   EXPECT_EQ(first(x.grad()), 12);
+}
+
+TEST(SavedTensorHooks, ScopesMayEndInAnyOrderAndOnAnyThread) {
+  std::shared_ptr<HalfPrecision> hooks[3];
+  std::unique_ptr<SavedTensorHooksScope> scopes[3];
+  for (int i = 0; i < 3; ++i) {
+    hooks[i] = std::make_shared<HalfPrecision>();
+    scopes[i] = std::make_unique<SavedTensorHooksScope>(hooks[i]);
+  }
+  Tensor x = leaf({2});
+  const auto packs = [&] {
+    (x * x).backward();
+    return std::vector<int>{hooks[0]->packed, hooks[1]->packed, hooks[2]->packed};
+  };
+  EXPECT_EQ(packs(), (std::vector<int>{0, 0, 2}));
+  scopes[1].reset();
+  EXPECT_EQ(packs(), (std::vector<int>{0, 0, 4}));
+  scopes[2].reset();
+  EXPECT_EQ(packs(), (std::vector<int>{2, 0, 4}));
+  scopes[1] = std::make_unique<SavedTensorHooksScope>(hooks[1]);
+  scopes[0].reset();
+  EXPECT_EQ(packs(), (std::vector<int>{2, 2, 4}));
+  std::thread([&] {  // has none that end there
+    const SavedTensorHooksScope own(hooks[0]);
+    scopes[1].reset();
+    (x * x).backward();
+  }).join();
+  EXPECT_EQ(packs(), (std::vector<int>{4, 4, 4}));  // and here nothing has ended
 }
 
 TEST(SavedTensorHooks, AnUnpackOfTheWrongShapeIsAnError) {

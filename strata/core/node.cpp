@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "strata/core/computed_node.h"
 #include "strata/core/gradient_watch.h"
@@ -19,6 +20,12 @@ constinit thread_local GradientWatch* t_gradient_watch = nullptr;
 namespace {
 std::atomic<uint64_t> g_sequence{0};
 thread_local std::shared_ptr<SavedTensorHooks> t_hooks;
+// The innermost last.
+struct OpenScope {
+  const SavedTensorHooksScope* by;
+  std::shared_ptr<SavedTensorHooks> around;
+};
+thread_local std::vector<OpenScope> t_scopes;
 thread_local bool t_packing = false;
 thread_local const Tensor* t_being_saved = nullptr;
 
@@ -318,11 +325,16 @@ void bump_version(const Tensor& t, std::string_view op) {
 
 // ---- saved tensors ----
 
-SavedTensorHooksScope::SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> hooks) : previous_(std::move(t_hooks)) {
-  t_hooks = std::move(hooks);
+SavedTensorHooksScope::SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> hooks) {
+  t_scopes.push_back({this, std::exchange(t_hooks, std::move(hooks))});
 }
+// Not always the innermost: one that a call's observer begins inside of a checkpointed function outlives the function's.
 SavedTensorHooksScope::~SavedTensorHooksScope() {
-  t_hooks = std::move(previous_);
+  const auto at = std::find_if(t_scopes.begin(), t_scopes.end(), [this](const OpenScope& s) { return s.by == this; });
+  if (at == t_scopes.end()) return;  // of another thread
+  const auto within = at + 1;
+  (within == t_scopes.end() ? t_hooks : within->around) = std::move(at->around);
+  t_scopes.erase(at);
 }
 
 namespace {

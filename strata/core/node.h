@@ -266,15 +266,13 @@ struct SavedTensorHooks {
   /// Appends what other hooks keep from which `packed` is made again.
   virtual void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const {}
 };
-/// Uses `hooks` for tensors saved on this thread while one lives.
+/// Uses `hooks` for tensors saved on this thread while one lives: those of the scope that began last of the ones that
+/// have not ended, in whatever order they end.
 class SavedTensorHooksScope {
  public:
   explicit SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> hooks);
   ~SavedTensorHooksScope();
   SavedTensorHooksScope(const SavedTensorHooksScope&) = delete;
-
- private:
-  std::shared_ptr<SavedTensorHooks> previous_;
 };
 
 /// A tensor kept for backward, or only its shape and dtype where the rule does not read its elements.

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/autograd/checkpoint.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
@@ -293,6 +294,31 @@ TEST_F(Budgets, WhatBlocksAreComputedFromLeavesToo) {
     EXPECT_NE(o.text.find("activations: "), std::string::npos);
     EXPECT_EQ(o.text.find("activations: 0 B sent"), std::string::npos);
   }
+}
+
+// Blocks that the program itself computes again begin and end amid those that the plan has.
+TEST_F(Budgets, ProgramsThatCheckpointTrainToTheSameBits) {
+  const auto make = [] {
+    const auto net = std::make_shared<Decoder>();
+    return Program{*net,
+                   [net](const Tensor& x) {
+                     Tensor y = matmul(x, net->table);
+                     for (const Decoder::Block& b : net->blocks)
+                       y = checkpoint([&](const Tensor& t) { return b.forward(t); }, y);
+                     return mean(square(matmul(y, transpose(net->table, 0, 1))));
+                   },
+                   {1024, 64}};
+  };
+  const Outcome plain = run(make, nullptr);
+  for (const char* activations : {"auto", "disk"}) {
+    MemoryConfig m = with(plain.peak);
+    m.recompute = "blocks";
+    m.activations = activations;
+    const Outcome o = run(make, &m);
+    EXPECT_GT(o.plan->recomputed, 0);
+    EXPECT_TRUE(o.all == plain.all) << o.text;
+  }
+  expect_same(make, 0.8);
 }
 
 // What is made again in backward, and what it is made from, is within the budget too.
