@@ -330,9 +330,11 @@ SavedTensorHooksScope::SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> h
 }
 // Not always the innermost: one that a call's observer begins inside of a checkpointed function outlives the function's.
 SavedTensorHooksScope::~SavedTensorHooksScope() {
-  const auto at = std::find_if(t_scopes.begin(), t_scopes.end(), [this](const OpenScope& s) { return s.by == this; });
-  if (at == t_scopes.end()) return;  // of another thread
-  const auto within = at + 1;
+  // The last of its address: one that another thread ended has left its entry.
+  const auto found =
+      std::find_if(t_scopes.rbegin(), t_scopes.rend(), [this](const OpenScope& s) { return s.by == this; });
+  if (found == t_scopes.rend()) return;  // of another thread
+  const auto within = found.base(), at = within - 1;
   (within == t_scopes.end() ? t_hooks : within->around) = std::move(at->around);
   t_scopes.erase(at);
 }
