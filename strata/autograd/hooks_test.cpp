@@ -277,7 +277,8 @@ TEST(SavedTensorHooks, ScopesMayEndInAnyOrderAndOnAnyThread) {
     const SavedTensorHooksScope own(hooks[0]);
     scopes[1].reset();
     (x * x).backward();
-  }).join();
+  })
+      .join();
   EXPECT_EQ(packs(), (std::vector<int>{4, 4, 4}));  // and here nothing has ended
 }
 

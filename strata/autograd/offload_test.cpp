@@ -9,10 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
-#include "strata/autograd/checkpoint.h"
 #include "strata/autograd/function.h"
 #include "strata/autograd/offload_test_util.h"
-#include "strata/autograd/recompute.h"
 #include "strata/core/autocast.h"
 #include "strata/core/recording.h"
 #include "strata/core/samples.h"
@@ -385,84 +383,6 @@ TEST(Offload, GradToSomeInputs) {
     return bits(grad({sum(sin(h) * h)}, {w})[0]);
   };
   EXPECT_EQ(get(true), get(false));
-}
-
-TEST(Offload, CheckpointedBlocksInside) {
-  const TensorList leaves = {leaf({12, 16}), leaf({16, 16}, 2), leaf({16, 16}, 3)};
-  const Loss loss = [](const TensorList& p) {
-    Tensor h = p[0] * 1.0;
-    for (int i = 0; i < 3; ++i)
-      h = checkpoint([&](const Tensor& t) { return dropout(gelu(matmul(gelu(matmul(t, p[1])), p[2])), 0.2); }, h);
-    return sum(h);
-  };
-  expect_same_bits(loss, leaves);
-  // The inputs of the blocks are all that is saved, and they go.
-  const auto offload = SavedTensorOffload::create(all_away());
-  (void)gradients(loss, leaves, offload);
-  EXPECT_EQ(offload->stats().sent, 3 * 12 * 16 * 4);
-}
-
-TEST(Offload, StretchesInside) {
-  const TensorList leaves = {leaf({12, 16}), leaf({16, 16}, 2), leaf({16, 16}, 3)};
-  const Loss loss = [](const TensorList& p) {
-    Recompute recompute;
-    Tensor h = p[0] * 1.0;
-    for (int i = 0; i < 3; ++i) {
-      recompute.begin();
-      h = dropout(gelu(matmul(gelu(matmul(h, p[1])), p[2])), 0.2) * h + h;
-    }
-    recompute.keep();
-    return sum(h);
-  };
-  expect_same_bits(loss, leaves);
-  // What comes into the stretches leaves, once, though calls of theirs save it too, and comes back once.
-  const auto offload = SavedTensorOffload::create(all_away());
-  (void)gradients(loss, leaves, offload);
-  EXPECT_EQ(offload->stats().sent, 3 * 12 * 16 * 4);
-  EXPECT_EQ(offload->stats().fetched, 3 * 12 * 16 * 4);
-  EXPECT_EQ(offload->stats().away_bytes, 0);
-}
-
-// What stretches and checkpointed functions are made again from is brought ahead of the calls that are made again.
-TEST(Offload, WhatIsMadeAgainHasItsInputsAhead) {
-  for (const bool stretches : {false, true}) {
-    SCOPED_TRACE(stretches ? "stretches" : "checkpoint");
-    OffloadOptions o = all_away();
-    o.fetch_bytes = 1 << 20;
-    const auto offload = SavedTensorOffload::create(o);
-    const TensorList leaves = {leaf({12, 16}), leaf({16, 16}, 2)};
-    const auto block = [&](const Tensor& t) { return gelu(gelu(matmul(t, leaves[1]))); };
-    std::vector<int64_t> fetched;
-    const Loss loss = [&](const TensorList& p) {
-      std::optional<Recompute> recompute;
-      if (stretches) recompute.emplace();
-      Tensor h = p[0] * 1.0;
-      for (int i = 0; i < 3; ++i) {
-        if (recompute) recompute->begin();
-        h = stretches ? block(h) : checkpoint(block, h);
-        register_hook(h, [&](const Tensor&) { fetched.push_back(offload->stats().fetched / (12 * 16 * 4)); });
-      }
-      return sum(h);
-    };
-    (void)gradients(loss, leaves, offload);
-    ASSERT_EQ(fetched.size(), 3u);
-    EXPECT_EQ(fetched[1], 3);  // the last block is done, the one before has not begun
-  }
-}
-
-TEST(Offload, InsideOfACheckpoint) {
-  const auto offload = SavedTensorOffload::create(all_away());
-  Tensor x = leaf({40});
-  const auto loss = [&](const TensorList& p) {
-    return checkpoint(
-        [&](const Tensor& t) {
-          const SavedTensorOffload::Scope scope(offload);
-          return sum(sin(t * t));
-        },
-        p[0]);
-  };
-  EXPECT_EQ(gradients(loss, {x}, nullptr),
-            gradients([](const TensorList& p) { return sum(sin(p[0] * p[0])); }, {x}, nullptr));
 }
 
 TEST(Offload, FunctionsOfOnesOwn) {

@@ -128,10 +128,10 @@ struct Recompute::State final : SavedTensorHooks {
     if (token.packed.hooks) return token.packed.hooks->unpack(token.packed.value);
     if (!token.input) return token.tensor;
     const KeptInput& in = *token.input;
-    check<AutogradError>(!in.overwritten(), "backward", "a tensor needed for a gradient (",
-                         token.value.shape, " ", token.value.dtype, ") was overwritten by ",
-                         in.bytes.storage()->last_writer(), " (version ", in.bytes.version(), ", saved at version ",
-                         in.version, "); clone it first, or use the form that is not in place");
+    check<AutogradError>(!in.overwritten(), "backward", "a tensor needed for a gradient (", token.value.shape, " ",
+                         token.value.dtype, ") was overwritten by ", in.bytes.storage()->last_writer(), " (version ",
+                         in.bytes.version(), ", saved at version ", in.version,
+                         "); clone it first, or use the form that is not in place");
     return token.value.in(in.bytes);
   }
   void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const override {

@@ -328,7 +328,8 @@ void bump_version(const Tensor& t, std::string_view op) {
 SavedTensorHooksScope::SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> hooks) {
   t_scopes.push_back({this, std::exchange(t_hooks, std::move(hooks))});
 }
-// Not always the innermost: one that a call's observer begins inside of a checkpointed function outlives the function's.
+// Not always the innermost: one that a call's observer begins inside of a checkpointed function outlives the
+// function's.
 SavedTensorHooksScope::~SavedTensorHooksScope() {
   // The last of its address: one that another thread ended has left its entry.
   const auto found =

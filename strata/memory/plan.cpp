@@ -457,7 +457,8 @@ void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_
   for (const RecordedStorage& s : step.storages)
     if (s.tag == Tag::workspace && s.born >= begin && s.born < end && s.freed == s.born + 1)
       own = std::max(own, s.nbytes);
-  if (own > 0) step.storages.push_back({own, step.storages[dropped[0].first].device, Tag::workspace, back, back + 1, {}});
+  if (own > 0)
+    step.storages.push_back({own, step.storages[dropped[0].first].device, Tag::workspace, back, back + 1, {}});
   for (int32_t i = begin; i < end; ++i) seconds[static_cast<size_t>(back)] += seconds[static_cast<size_t>(i)];
 }
 
