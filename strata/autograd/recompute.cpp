@@ -136,7 +136,7 @@ struct Recompute::State final : SavedTensorHooks {
   }
   void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const override {
     const auto& token = *static_cast<const StretchToken*>(packed.get());
-    if (token.stretch) token.stretch->list_inputs(all);
+    if (token.stretch) token.stretch->list_inputs(token, all);
     if (token.packed.hooks) all.push_back(token.packed);
   }
 

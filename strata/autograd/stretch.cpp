@@ -145,9 +145,9 @@ void Stretch::end(const StretchToken& token) {
   if (token.round != round_ && m.bytes.defined() && --m.left <= 0) m.bytes = {};
 }
 
-void Stretch::list_inputs(std::vector<PackedTensor>& all) const {
+void Stretch::list_inputs(const StretchToken& token, std::vector<PackedTensor>& all) const {
   const std::unique_lock lock(mutex_, std::try_to_lock);  // whoever runs it may wait for who asks
-  if (!lock) return;
+  if (!lock || made_.at(token.value.storage).bytes.defined()) return;
   for (const auto& [storage, in] : inputs_)
     if (in->packed.hooks) all.push_back(in->packed);
 }

@@ -82,8 +82,8 @@ class Stretch {
   /// @{
   Tensor take(StretchToken& token);
   void end(const StretchToken& token);
-  /// Appends what hooks around the stretch keep of its inputs; nothing while it runs.
-  void list_inputs(std::vector<PackedTensor>& all) const;
+  /// Appends what hooks around the stretch keep of its inputs, if it is to run again for `token`; nothing while it runs.
+  void list_inputs(const StretchToken& token, std::vector<PackedTensor>& all) const;
   /// @}
 
  private:

@@ -180,7 +180,8 @@ class offload:
 
 class recompute:
     """Forward in stretches whose calls backward runs again: the same kernels on the same arguments, so the same bits.
-    ``inputs`` names the tier where what comes into a stretch is kept.
+    ``inputs`` names the tier where what comes into a stretch is kept; within an :class:`offload` it leaves as other
+    saved tensors do.
 
     >>> with st.memory.recompute() as again:
     ...     for block in blocks:
