@@ -23,11 +23,19 @@ namespace {
 constexpr int kMostThreads = 1024;
 std::atomic<int> g_threads{0};
 thread_local bool t_in_parallel = false;
+thread_local int t_width = 1;  // of the loop
 
 struct Region {
+  explicit Region(int width) {
+    t_in_parallel = true;
+    t_width = width;
+  }
+  ~Region() {
+    t_in_parallel = outer;
+    t_width = outer_width;
+  }
   bool outer = t_in_parallel;
-  Region() { t_in_parallel = true; }
-  ~Region() { t_in_parallel = outer; }
+  int outer_width = t_width;
 };
 
 int processors() {
@@ -171,6 +179,7 @@ void forget_pool() {
   new (&g_owner) std::mutex;
   g_pool = nullptr;
   t_in_parallel = false;
+  t_width = 1;
 }
 }  // namespace
 
@@ -190,6 +199,9 @@ void set_num_threads(int n) {
 
 bool in_parallel_region() {
   return t_in_parallel;
+}
+int loop_width() {
+  return t_width;
 }
 
 void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* ctx) {
@@ -214,14 +226,22 @@ void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body
     void (*body)(void*, int64_t, int64_t);
     void* ctx;
     int64_t begin, total, chunks;
+    int width;
     std::mutex mutex;
     std::exception_ptr failure;
-  } job{body, ctx, begin, total, std::min(pieces, threads * kChunksPerThread), {}, {}};
+  } job{body,
+        ctx,
+        begin,
+        total,
+        std::min(pieces, threads * kChunksPerThread),
+        static_cast<int>(std::min(pieces, threads)),
+        {},
+        {}};
   g_pool->run(
       static_cast<uint32_t>(job.chunks),
       [](void* p, uint32_t i) {
         Job& j = *static_cast<Job*>(p);
-        Region region;
+        Region region(j.width);
         try {
           j.body(j.ctx, j.begin + j.total * i / j.chunks, j.begin + j.total * (i + 1) / j.chunks);
         } catch (...) {

@@ -93,10 +93,11 @@ void Turns::after(const Call& call, std::span<const Tensor> results) {
       if (t.defined() && t.device() == device_ && t.storage()->tag == memory::Tag::activation)
         made += static_cast<int64_t>(t.storage()->nbytes);
   own_->bytes = std::max<int64_t>(of_calls(memory::stats(device_).peak) - own_->bytes - made, 0);
-  // Which threads take part is another matter each time.
-  if (device_.is_cpu())
-    if (const KeptScratch kept = release_scratch(); kept.threads > 1)
-      own_->bytes += std::max(num_threads() - kept.threads, 0) * kept.least;
+  // Which threads take part in a loop is another matter each time: on a busy machine it may have been one.
+  if (device_.is_cpu()) {
+    const KeptScratch kept = release_scratch();
+    own_->bytes += std::max(kept.width - kept.threads, 0) * kept.least;
+  }
   if (own_->bytes > 0) owns_.push_back(*own_);
   own_.reset();
 }

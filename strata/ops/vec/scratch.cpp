@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/core/loop_width.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/pressure.h"
 #include "strata/ops/vec/scratch_kept.h"
@@ -53,6 +54,7 @@ struct Stack {
   size_t current = 0, used = 0;
   size_t next = 0;  // size of the next chunk at least
   int frames = 0;
+  int width = 1;                    // of the widest loop in which it grew
   std::atomic<Use> use{Use::idle};  // taken by its thread while a frame is open
 
   Stack() {
@@ -76,6 +78,7 @@ struct Stack {
       if (idle == Use::relieved) std::this_thread::yield();
   }
   void add(size_t size) {
+    width = std::max(width, loop_width());
     chunks.push_back({nullptr, size});
     try {
       chunks.back().data = static_cast<std::byte*>(memory::allocate(Device::cpu(), size, memory::Tag::workspace));
@@ -115,10 +118,12 @@ KeptScratch Stacks::release(int64_t bytes) noexcept {
     for (const Chunk& c : s->chunks) kept += static_cast<int64_t>(c.size);
     s->clear();
     s->next = 0;
+    const int width = std::exchange(s->width, 1);
     s->use.store(Use::idle, std::memory_order_release);
     if (kept == 0) continue;
     given.least = given.threads == 0 ? kept : std::min(given.least, kept);
     given.bytes += kept;
+    given.width = std::max(given.width, width);
     ++given.threads;
     if (given.bytes >= bytes) break;
   }

@@ -12,6 +12,7 @@ int64_t scratch_kept(int64_t bytes);
 struct KeptScratch {
   int threads = 0;
   int64_t bytes = 0, least = 0;  ///< of all of them, and of the one that kept least
+  int width = 1;                 ///< threads that may have as much next time: those of the loops in which it was taken
 };
 /// Gives back what threads without an open frame keep.
 KeptScratch release_scratch() noexcept;

@@ -6,13 +6,16 @@
 #include <chrono>
 #include <cstddef>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
+#include "strata/core/loop_width.h"
 #include "strata/core/parallel.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/vec/scratch_kept.h"
 
 namespace strata {
 namespace {
@@ -58,6 +61,23 @@ TEST_F(Scratch, IsGivenBackWhereMemoryIsShort) {
   }
   fill_stacks();
   EXPECT_LE(live(), kept + (1 << 20));
+}
+
+// Whoever did the work: a loop of three chunks has three threads at most, of which one may have done it all.
+TEST_F(Scratch, SaysHowManyThreadsMayTakeAsMuch) {
+  release_scratch();
+  const auto take = [](int64_t, int64_t) { ScratchFrame().take<std::byte>(100)[0] = std::byte{1}; };
+  for (const auto& [chunks, width] : {std::pair(3, 3), std::pair(9, 4), std::pair(1, 1)}) {
+    parallel_for(0, chunks, 1, take);
+    const KeptScratch kept = release_scratch();
+    EXPECT_EQ(kept.width, width);
+    EXPECT_GE(kept.threads, 1);
+    EXPECT_LE(kept.threads, width);
+    EXPECT_EQ(kept.bytes, kept.threads * kept.least);
+  }
+  take(0, 1);
+  EXPECT_EQ(release_scratch().width, 1);
+  EXPECT_EQ(loop_width(), 1);
 }
 
 TEST_F(Scratch, AnOpenFrameKeepsWhatItTook) {
