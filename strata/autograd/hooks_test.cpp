@@ -253,7 +253,7 @@ TEST(SavedTensorHooks, InnermostScopeDecidesAndScopesEnd) {
   EXPECT_EQ(first(x.grad()), 12);
 }
 
-TEST(SavedTensorHooks, ScopesMayEndInAnyOrderAndOnAnyThread) {
+TEST(SavedTensorHooks, ScopesMayEndInAnyOrder) {
   std::shared_ptr<HalfPrecision> hooks[3];
   std::unique_ptr<SavedTensorHooksScope> scopes[3];
   for (int i = 0; i < 3; ++i) {
@@ -273,13 +273,30 @@ TEST(SavedTensorHooks, ScopesMayEndInAnyOrderAndOnAnyThread) {
   scopes[1] = std::make_unique<SavedTensorHooksScope>(hooks[1]);
   scopes[0].reset();
   EXPECT_EQ(packs(), (std::vector<int>{2, 2, 4}));
-  std::thread([&] {  // has none that end there
-    const SavedTensorHooksScope own(hooks[0]);
-    scopes[1].reset();
+  scopes[1].reset();
+  EXPECT_EQ(packs(), (std::vector<int>{2, 2, 4}));
+}
+
+// It changes nothing there; where it began it stays, whatever begins and ends there later.
+TEST(SavedTensorHooks, AScopeThatEndsOnAnotherThreadIsNone) {
+  std::thread([] {
+    const auto stray = std::make_shared<HalfPrecision>(), own = std::make_shared<HalfPrecision>();
+    auto scope = std::make_unique<SavedTensorHooksScope>(stray);
+    Tensor x = leaf({2});
+    std::thread([&] {
+      const SavedTensorHooksScope mine(own);
+      scope.reset();
+      (x * x).backward();
+    }).join();
+    EXPECT_EQ(own->packed, 2);
+    {
+      const SavedTensorHooksScope mine(own);
+      (x * x).backward();
+    }
     (x * x).backward();
-  })
-      .join();
-  EXPECT_EQ(packs(), (std::vector<int>{4, 4, 4}));  // and here nothing has ended
+    EXPECT_EQ(own->packed, 4);
+    EXPECT_EQ(stray->packed, 2);
+  }).join();
 }
 
 TEST(SavedTensorHooks, AnUnpackOfTheWrongShapeIsAnError) {

@@ -162,9 +162,9 @@ void Stretch::run_again() {
   const memory::TagScope tag(memory::Tag::activation);
   const memory::TierScope own{Tier()};
   for (const auto& [storage, in] : inputs_)
-    check<AutogradError>(!in->overwritten(), "backward",
-                         "a tensor that is needed to compute a saved one again was overwritten by ",
-                         in->bytes.storage()->last_writer(), " since forward");
+    if (in->overwritten())
+      throw AutogradError("backward", cat("a tensor that is needed to compute a saved one again was overwritten by ",
+                                          in->bytes.storage()->last_writer(), " since forward"));
   if (const std::shared_ptr<Stretch> next = before_.lock()) {
     const std::unique_lock lock(next->mutex_, std::try_to_lock);
     if (lock) next->prefetch();
