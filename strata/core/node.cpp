@@ -82,7 +82,10 @@ struct GradSlot {
 // destroying.
 class Accumulator final : public Node {
  public:
-  explicit Accumulator(TensorImpl* leaf) : leaf_(leaf) { sequence = UINT64_MAX; }
+  explicit Accumulator(TensorImpl* leaf) : leaf_(leaf) {
+    sequence = UINT64_MAX;
+    packs = false;  // it saves nothing
+  }
 
   /// A graph's reference.
   Ref<Node> ref() {
