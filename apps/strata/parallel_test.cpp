@@ -233,6 +233,56 @@ TEST_F(Parallel, ZeroHasTheBitsOfWholeReplicas) {
   }
 }
 
+// A table of more rows than a batch names is looked up by these (nn::FullyShardedOptions::rows_from): the bits of whole
+// replicas where the model has a head of its own, with clipping, dropout, uneven rows, in sums of micro-batches, and
+// through a stop.
+TEST_F(Parallel, ATableIsReadByItsRows) {
+  const std::string more =
+      "--steps 20 --set model.vocab=4096 --set train.grad_clip=0.5 --set model.dropout=0.1 --set train.eval_every=10 ";
+  const std::string own = more + "--set model.tied_embeddings=false ";
+  for (const std::string with : {"", "--set 'parallel.shares=5 1 2' ", "--set train.dtype=bf16 ",
+                                 "--set parallel.every_pass=false --set train.accumulate=2 "}) {
+    SCOPED_TRACE(with);
+    const std::string name = std::to_string(std::hash<std::string>()(with));
+    const bool once = with.find("every_pass") != with.npos;
+    const Result whole = strata(on(3, "whole" + name) + own + (once ? "--set train.accumulate=2" : with));
+    ASSERT_EQ(whole.status, 0) << whole.output;
+    const Result rows = strata(on(3, "rows" + name) + own + with + "--set parallel.zero=3");
+    ASSERT_EQ(rows.status, 0) << rows.output;
+    EXPECT_EQ(metrics("rows" + name).back().loss, metrics("whole" + name).back().loss);
+    EXPECT_EQ(weights("rows" + name), weights("whole" + name));
+  }
+  const std::string exact = own + "--set parallel.exact=4 ";
+  ASSERT_EQ(strata(train("one") + exact).status, 0);
+  const Result parts = strata(on(2, "parts") + exact + "--set parallel.zero=3");
+  ASSERT_EQ(parts.status, 0) << parts.output;
+  EXPECT_EQ(weights("parts"), weights("one"));
+  // Of a table that the output layer reads, too, the terms are added in another order.
+  ASSERT_EQ(strata(on(3, "tied") + more).status, 0);
+  const std::string zero = more + "--set parallel.zero=3 ";
+  const Result tied = strata(on(3, "tied3") + zero);
+  ASSERT_EQ(tied.status, 0) << tied.output;
+  const auto want = metrics("tied"), got = metrics("tied3");
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
+  const std::string constant = zero + "--set train.schedule=constant ";
+  ASSERT_EQ(strata(on(3, "stopped") + constant + "--steps 10").status, 0);
+  ASSERT_EQ(strata(on(3, "through") + constant).status, 0);
+  const Result again =
+      strata("launch -n 3 -- " + std::string(program()) + " train --resume --steps 20 --out " + (dir_ / "stopped"));
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(weights("stopped"), weights("through"));
+  // And that travels as rows does: less is said to be sent.
+  const auto sent = [](const std::string& vocab) {
+    return estimate_memory(parse_config("", "test",
+                                        {"parallel.dp=3", "parallel.zero=3", "model.tied_embeddings=false",
+                                         "model.layers=2", "model.dim=32", "model.heads=2", "model.context=16",
+                                         "train.batch=8", "model.vocab=" + vocab}))
+        .sends_parameters;
+  };
+  EXPECT_LE(sent("8192") - sent("4096"), 2 * 4096 * 32 * 4 * 2 / 3 + 4096) << "more than the head's comes";
+}
+
 // What tensor parallelism leaves a rank is shared out again: what one process learns, and checkpoints for any layout.
 TEST_F(Parallel, ZeroOfWeightsInParts) {
   const std::string more = "--set model.heads=4 --set train.schedule=constant ";

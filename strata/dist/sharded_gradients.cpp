@@ -33,11 +33,12 @@ struct ShardedGradients::Impl {
     Cut cut;  // none where every rank gets the whole
     HookHandle hook;
     size_t bucket = 0;
-    std::vector<int64_t> offsets;  // of each rank's part, elements into the bucket
-    Tensor gradient;               // until it is in its bucket
-    bool ready = false;            // in this pass
-    bool used = false;             // in this step
-    Tensor part;                   // of this step's average
+    std::vector<int64_t> offsets;        // of each rank's part, elements into the bucket
+    Tensor gradient;                     // until it is in its bucket
+    bool ready = false;                  // in this pass
+    bool used = false;                   // in this step
+    std::shared_ptr<RowGradients> rows;  // it has a bucket of its own then
+    Tensor part;                         // of this step's average
     // Of rank r's elements.
     int64_t begin(int r) const { return cut.begins.empty() ? 0 : cut.begin(r); }
     int64_t numel(int r) const { return cut.begins.empty() ? here(tensor).numel() : cut.numel(r); }
@@ -59,9 +60,11 @@ struct ShardedGradients::Impl {
     int64_t bytes = 0;    // of the gradients
     int64_t stretch = 0;  // elements
     size_t missing = 0;
-    Tensor memory;    // until it travels
-    Tensor own;       // this rank's stretch of the averages; of micro-batches each rank's of it
-    TensorList sums;  // of micro-batches: this rank's stretch of what the tree has added up, the newest last
+    bool stays = false;   // in this pass: no rank has any of it
+    bool stayed = false;  // in the pass before
+    Tensor memory;        // until it travels
+    Tensor own;           // this rank's stretch of the averages; of micro-batches each rank's of it
+    TensorList sums;      // of micro-batches: this rank's stretch of what the tree has added up, the newest last
     Work work;
   };
 
@@ -71,7 +74,10 @@ struct ShardedGradients::Impl {
 
   void make_buckets(const std::vector<size_t>& order);
   // Of the bucket that fills while this one travels.
-  int64_t bytes_behind(size_t index) const { return index + 1 < buckets.size() ? buckets[index + 1].bytes : 0; }
+  int64_t bytes_behind(size_t index) const {
+    return index + 1 < buckets.size() && !buckets[index + 1].stayed ? buckets[index + 1].bytes : 0;
+  }
+  void make_room();
   void begin_pass();
   void arrived(size_t index);
   void take(size_t index);
@@ -81,6 +87,11 @@ struct ShardedGradients::Impl {
   void begin(size_t index);
   void collect();
   void add_micro(Bucket& b, const Tensor& all);
+  void add_part(Parameter& p, const Tensor& part);
+  void settle_rows();
+  bool may_have_rows() const {
+    return std::ranges::any_of(parameters, [](const Parameter& p) { return p.rows && p.rows->may_have(); });
+  }
   void end_pass();
   // In which gradients travel.
   DType dtype_of(const Tensor& t) const {
@@ -96,6 +107,8 @@ struct ShardedGradients::Impl {
   std::mutex mutex;                  // hooks of one pass may run on several threads
   std::vector<Bucket> buckets;
   size_t next = 0;              // the bucket that travels next
+  size_t late = 0;              // this one and those behind it travel when the pass ends, if rows are not all that came
+  bool ending = false;          // it does
   std::deque<size_t> underway;  // buckets
   int64_t underway_bytes = 0;
   int64_t most_bytes = 0;  // of two that follow each other: what there is room for
@@ -114,8 +127,8 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
     const int64_t bytes = here(p.tensor).numel() * size_of(dtype);
     // The newest bucket of its dtype, where it has room.
     size_t b = buckets.size();
-    for (size_t k = buckets.size(); k-- > 0;) {
-      if (buckets[k].dtype != dtype) continue;
+    for (size_t k = buckets.size(); k-- > 0 && !p.rows;) {
+      if (buckets[k].dtype != dtype || parameters[buckets[k].members[0]].rows) continue;
       if (buckets[k].bytes + bytes <= options.bucket_bytes) b = k;
       break;
     }
@@ -125,8 +138,9 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
     buckets[b].stretch += p.numel(0);
     buckets[b].members.push_back(i);
   }
-  most_bytes = 0;
-  for (size_t i = 0; i < buckets.size(); ++i) most_bytes = std::max(most_bytes, buckets[i].bytes + bytes_behind(i));
+  late = buckets.size();
+  while (late > 0 && parameters[buckets[late - 1].members[0]].rows) --late;
+  make_room();
   for (const Bucket& b : buckets) {
     for (int r = 0; r < group.size(); ++r) {
       int64_t at = b.stretch * r;
@@ -139,12 +153,23 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
   }
 }
 
+// Of buckets that travel, as the pass before went.
+void ShardedGradients::Impl::make_room() {
+  most_bytes = 0;
+  for (size_t i = 0; i < buckets.size(); ++i)
+    if (!buckets[i].stayed) most_bytes = std::max(most_bytes, buckets[i].bytes + bytes_behind(i));
+}
+
 void ShardedGradients::Impl::begin_pass() {
   if (in_pass) return;
   in_pass = true;
   next = 0;
   for (Parameter& p : parameters) p.ready = false;
-  for (Bucket& b : buckets) b.missing = b.members.size();
+  for (Bucket& b : buckets) {
+    b.missing = b.members.size();
+    b.stayed = std::exchange(b.stays, false);
+  }
+  make_room();
 }
 
 void ShardedGradients::Impl::arrived(size_t index) {
@@ -209,7 +234,11 @@ void ShardedGradients::Impl::fill(Bucket& b) {
 
 // In the buckets' order, which is the same in every rank.
 void ShardedGradients::Impl::begin_ready() {
-  while (next < buckets.size() && buckets[next].missing == 0) begin(next++);
+  const size_t end = ending ? buckets.size() : late;
+  while (next < end && buckets[next].missing == 0) {
+    const size_t index = next++;
+    if (!buckets[index].stays) begin(index);
+  }
 }
 
 void ShardedGradients::Impl::begin(size_t index) {
@@ -262,11 +291,15 @@ void ShardedGradients::Impl::collect() {
     const int64_t n = p.cut.numel(group.rank());
     const Tensor part = own.narrow(0, at, n).view(p.shape(group.rank()));
     at += n;
-    if (p.part.defined())
-      p.part.add_(part);
-    else
-      p.part = part;
+    add_part(p, part);
   }
+}
+
+void ShardedGradients::Impl::add_part(Parameter& p, const Tensor& part) {
+  if (p.part.defined())
+    p.part.add_(part);
+  else
+    p.part = part;
 }
 
 // Every rank's micro-batch of this pass, this rank's stretch of each, in the order of their numbers.
@@ -296,11 +329,28 @@ void ShardedGradients::Impl::end_pass() {
     }
   }
   begin_ready();
+  // No rank waits for another here before it has begun what others may wait for.
+  settle_rows();
+  ending = true;
+  begin_ready();
+  ending = false;
   while (!underway.empty()) collect();
   in_pass = false;
   if (additions.empty()) return;
   in_micro = false;
   ++micro;
+}
+
+void ShardedGradients::Impl::settle_rows() {
+  const NoGrad guard;
+  for (Parameter& p : parameters) {
+    if (!p.rows || !p.rows->may_have()) continue;
+    const RowGradients::Settled settled = p.rows->settle(p.ready);
+    if (!settled.part.defined()) continue;
+    p.used = true;
+    buckets[p.bucket].stays = p.bucket >= late && !settled.whole;
+    add_part(p, settled.part);
+  }
 }
 
 std::vector<Tensor> ShardedGradients::Impl::finish() {
@@ -334,6 +384,11 @@ std::vector<Tensor> ShardedGradients::Impl::finish() {
   }
   if (!ordered) {
     ordered = true;
+    // What may not come as a whole is last.
+    for (const bool by_rows : {false, true})
+      for (size_t i = 0; i < parameters.size(); ++i)
+        if ((parameters[i].rows != nullptr) == by_rows && std::ranges::find(order, i) == order.end())
+          order.push_back(i);
     make_buckets(agreed_order(std::exchange(order, {}), parameters.size(), group));
   }
   return parts;
@@ -349,6 +404,8 @@ ShardedGradients::ShardedGradients(const std::vector<std::pair<std::string, Tens
     impl_->device = tensor.device();
     impl_->parameters.push_back({.name = name, .tensor = tensor});
     if (tensor.dim() > 0) impl_->parameters.back().cut = Cut(here(tensor).shape(), group.size());
+    const auto rows = options.by_rows.find(name);
+    if (rows != options.by_rows.end()) impl_->parameters.back().rows = rows->second;
   }
   std::vector<size_t> order(impl_->parameters.size());
   // Backward meets the last first, as a guess.
@@ -357,6 +414,7 @@ ShardedGradients::ShardedGradients(const std::vector<std::pair<std::string, Tens
     return std::ranges::find(options.joined, impl_->parameters[i].name) != options.joined.end();
   };
   std::ranges::stable_partition(order, [&](size_t i) { return !joined(i); });  // the others do not wait for them
+  std::ranges::stable_partition(order, [&](size_t i) { return !impl_->parameters[i].rows; });
   impl_->make_buckets(order);
   for (size_t i = 0; i < order.size(); ++i) {
     if (joined(i)) continue;
@@ -377,7 +435,7 @@ void ShardedGradients::reduce_next(bool yes) {
     check(impl_->micro < own, kOp, "this rank has ", own, " micro-batches of the step, and all have come");
     impl_->in_micro = true;
   } else if (impl_->options.every_pass) {
-    if (impl_->in_pass) impl_->end_pass();
+    if (impl_->in_pass || impl_->may_have_rows()) impl_->end_pass();
     impl_->travels = true;
   } else {
     impl_->travels = yes;

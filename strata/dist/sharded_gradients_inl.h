@@ -2,6 +2,7 @@
 // Gradients of which each rank keeps a part: averaged bucket by bucket while backward runs.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,21 @@
 #include "strata/dist/group.h"
 
 namespace strata::distributed {
+
+/// Gradients of some rows of a parameter, which travel by themselves when a pass ends.
+class RowGradients {
+ public:
+  virtual ~RowGradients() = default;
+  /// Whether there may be some: the same in every rank.
+  virtual bool may_have() const = 0;
+  /// Of this pass.
+  struct Settled {
+    Tensor part;         ///< this rank's rows of the ranks' average; undefined where no rank has any
+    bool whole = false;  ///< whether a rank has a gradient of all of the parameter
+  };
+  /// Every rank calls it, behind all gradients that do not wait for it. `whole`: of this rank.
+  virtual Settled settle(bool whole) = 0;
+};
 
 /// As DataParallel has them, but a bucket is reduce_scattered: a rank gets its rows (Cut) of the averages alone, and
 /// the gradients themselves go as soon as they are in their bucket. Each element is summed in the order of the ranks,
@@ -31,6 +47,8 @@ class ShardedGradients {
     int64_t micro_batches = 0;
     /// Names of parameters whose gradients are not whole when they come: they are taken when a pass ends.
     std::vector<std::string> joined;
+    /// Parameters of which gradients of rows come besides, by name.
+    std::map<std::string, std::shared_ptr<RowGradients>> by_rows;
   };
   /// Leaves that want gradients, of one device, with at least one dimension and element; with `micro_batches` any: of
   /// what has no dimension every rank gets the whole. Throws ValueError for micro-batches that the ranks do not share.

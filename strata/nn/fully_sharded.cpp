@@ -17,6 +17,7 @@
 #include "strata/dist/rank_memory_inl.h"
 #include "strata/dist/sharded_gradients_inl.h"
 #include "strata/nn/late_weights_inl.h"
+#include "strata/nn/table_lookup_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/view/view.h"
@@ -33,6 +34,7 @@ using strata::detail::here;  // of a parameter that tensor parallelism has cut i
 struct Lying {
   Tensor part;
   LayoutRef layout;  // nullptr on an axis of one rank
+  std::shared_ptr<detail::TableLookup> lookup = nullptr;
 };
 std::mutex g_parts_mutex;
 std::map<const Storage*, Lying> g_parts;
@@ -97,10 +99,11 @@ struct FullySharded::State {
     Tensor part;     // this rank's, a view of `whole` or the memory that stays
     Tensor updated;  // what the optimizer has: of the part, or `whole` itself
     bool moved = false;
-    RankUnit* unit = nullptr;             // of what was moved: it comes with its block
-    Tensor low;                           // autocast's copy as it lies in parts, which then comes in its place
-    Tensor low_part;                      // this rank's
-    std::optional<uint32_t> low_version;  // of the part, whose values that has
+    RankUnit* unit = nullptr;                     // of what was moved: it comes with its block
+    Tensor low;                                   // autocast's copy as it lies in parts, which then comes in its place
+    Tensor low_part;                              // this rank's
+    std::optional<uint32_t> low_version;          // of the part, whose values that has
+    std::shared_ptr<detail::TableLookup> lookup;  // of a table that is read by its rows
     // What the optimizer knows of it: the copy that it writes beside the part, on a card.
     LowCopy& beside() const { return autograd_meta(here(updated)).low; }
     bool is_renewed() const {
@@ -112,7 +115,10 @@ struct FullySharded::State {
   State(const Module& module, const FullyShardedOptions& o);
   ~State();
   void add(const std::string& name, const Tensor& whole, bool alone, Sharers& with);
+  void make_streamed(const Module& module, const std::map<const Storage*, int>& on);
   void make_units();
+  void make_lookups(const Module& module);
+  std::optional<detail::TableLookup::Gradient> lookup_of(const Slot& s) const;
   void renew_low();
   size_t stage_of(const std::string& name) const;
   void make_gradients();
@@ -180,17 +186,26 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
     }
   }
 
+  if (o.zero == 3) {
+    make_streamed(module, on);
+    make_units();
+    make_lookups(module);
+  }
   make_gradients();
-  if (o.zero < 3) return;
+}
+
+// `on`: how many parameters there are on a storage.
+void FullySharded::State::make_streamed(const Module& module, const std::map<const Storage*, int>& on) {
+  const FullyShardedOptions& o = options;
   StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false, .whole_parts = true};
   if (o.reshard_to == 1) stream.near_bytes = INT64_MAX / 4;
   stream.leave_out = o.leave_out;
   for (const auto& [name, t] : module.named_parameters()) {
     if (std::ranges::find(o.leave_out, name) != o.leave_out.end()) continue;
-    if (here(t).tier() != kRanks && on[here(t).storage().get()] <= 1) stream.in_place.push_back(name);
+    const auto found = on.find(here(t).storage().get());
+    if (here(t).tier() != kRanks && (found == on.end() || found->second <= 1)) stream.in_place.push_back(name);
   }
   streamed = std::make_unique<Streamed>(module, stream);
-  make_units();
 }
 
 size_t FullySharded::State::stage_of(const std::string& name) const {
@@ -219,12 +234,16 @@ void FullySharded::State::make_gradients() {
       if (stage.averaged.empty() && (&s != &sharers.front() || !o.stages.empty())) continue;
       if (o.zero > 1) {
         Group* const replicas = s.replicas.empty() ? nullptr : &distributed::group(s.replicas);
+        std::map<std::string, std::shared_ptr<RowGradients>> by_rows;
+        for (const size_t i : stage.reduced)
+          if (slots[i].lookup && slots[i].lookup->gives_rows()) by_rows[slots[i].name] = slots[i].lookup;
         stage.gradients = std::make_unique<ShardedGradients>(stage.averaged, s.group,
                                                              ShardedGradients::Options{.bucket_bytes = o.bucket_bytes,
                                                                                        .every_pass = every_pass(),
                                                                                        .replicas = replicas,
                                                                                        .micro_batches = o.micro_batches,
-                                                                                       .joined = o.joined});
+                                                                                       .joined = o.joined,
+                                                                                       .by_rows = by_rows});
       } else if (o.average) {
         s.whole_gradients =
             std::make_unique<DataParallel>(stage.averaged, s.all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
@@ -306,6 +325,44 @@ void FullySharded::State::make_units() {
       s.unit = first;
       break;
     }
+  }
+}
+
+// How a table's gradient goes back, if it is looked up by its rows: where it comes by itself, and all of it need not
+// come for others.
+std::optional<detail::TableLookup::Gradient> FullySharded::State::lookup_of(const Slot& s) const {
+  using Gradient = detail::TableLookup::Gradient;
+  const FullyShardedOptions& o = options;
+  const bool alone = std::ranges::find(o.looked_up, s.name) != o.looked_up.end();
+  if (!s.moved || s.with != &sharers.front() || s.with->group.size() == 1 || is_placed(s.whole) || !o.stages.empty() ||
+      here(s.whole).nbytes() < o.rows_from || (o.reshard_to == 1 && !alone))
+    return std::nullopt;
+  if (std::ranges::any_of(slots, [&](const Slot& other) { return &other != &s && other.unit == s.unit; }))
+    return std::nullopt;
+  if (!s.whole.requires_grad()) return Gradient::none;
+  if (every_pass() && o.micro_batches == 0) return Gradient::rows;
+  return alone ? std::optional(Gradient::whole) : std::nullopt;
+}
+
+void FullySharded::State::make_lookups(const Module& module) {
+  for (const std::string& name : options.looked_up)
+    check(std::ranges::any_of(module.named_parameters(), [&](const auto& p) { return p.first == name; }), kOp,
+          "looked_up names no parameter: '", name, "'");
+  for (const auto& [name, part] : module.named_modules()) {
+    if (part.kind() != "Embedding") continue;
+    const std::string own = name.empty() ? "weight" : name + ".weight";
+    const auto s = std::ranges::find(slots, own, &Slot::name);
+    if (s == slots.end()) continue;
+    const auto gradient = lookup_of(*s);
+    if (!gradient) continue;
+    Sharers& with = *s->with;
+    // Where gradients travel calls come in the order in which a rank's are ready: rows go with what is gathered.
+    TableRows rows(s->name, s->part, s->whole.size(0), with.gathers, with.replicas.empty() ? with.gathers : with.all,
+                   with.axis, with.replicas);
+    if (!rows.may_pay()) continue;
+    s->lookup = std::make_shared<detail::TableLookup>(s->name, std::move(rows), *gradient);
+    const std::lock_guard lock(g_parts_mutex);
+    g_parts[here(s->whole).storage().get()].lookup = s->lookup;
   }
 }
 
@@ -453,6 +510,13 @@ bool lies_in_parts(const Tensor& parameter) {
   return here(parameter).tier() == kRanks;
 }
 
+std::shared_ptr<detail::TableLookup> detail::lookup_of(const Tensor& weight) {
+  if (is_placed(weight) || weight.tier() != kRanks) return nullptr;
+  const std::lock_guard lock(g_parts_mutex);
+  const auto found = g_parts.find(weight.storage().get());
+  return found == g_parts.end() ? nullptr : found->second.lookup;
+}
+
 Tensor as_it_lies(const Tensor& parameter) {
   if (!lies_in_parts(parameter)) return parameter;
   const std::lock_guard lock(g_parts_mutex);
@@ -482,12 +546,16 @@ StreamStats FullySharded::stats() const {
 
 struct FullySharded::Pass::State {
   explicit State(FullySharded::State& s) : of(s), cut(s.sharers.front().gathers), scope(std::in_place, *s.streamed) {
+    for (const FullySharded::State::Slot& slot : of.slots)
+      if (slot.lookup) slot.lookup->begin_pass();
     if (!grad_enabled()) return;
     for (Sharers& with : of.sharers)
       if (with.near)
         for (RankUnit& u : with.units) u.keep_among(with.near);
   }
   ~State() {
+    for (const FullySharded::State::Slot& slot : of.slots)
+      if (slot.lookup) slot.lookup->end_pass();
     scope.reset();
     for (Sharers& with : of.sharers)
       for (RankUnit& u : with.units) {

@@ -35,6 +35,14 @@ struct FullyShardedOptions {
   /// added up, they are taken in another order.
   bool reduce_every_pass = true;
   int64_t whole_below = 0;  ///< of 3: parameters of fewer elements stay whole in every rank
+  /// Of 3: tables of nn::Embedding of so many bytes and more are looked up by the rows that a batch names, within a Pass,
+  /// where these and their gradients are fewer bytes than all of it and its gradient; the ranks tell each other how many
+  /// before each lookup. INT64_MAX: none is.
+  int64_t rows_from = 128 << 10;
+  /// Names of such tables that nothing reads but one lookup a pass, no output layer. They are looked up so too where
+  /// gradients travel whole, with the bits of DataParallel (`reduce_every_pass` false, `micro_batches`), and where
+  /// parameters stay (`reshard_to` 1), which other tables are not.
+  std::vector<std::string> looked_up;
   /// Of 1: whether finish() averages the gradients. false: they are whole and the same in all ranks by then, as
   /// distributed::ExactGradients leaves them, and stay where they are until gather_updated().
   bool average = true;
@@ -82,7 +90,8 @@ struct FullyShardedOptions {
 ///
 /// Every rank makes the same calls in the same order, calls of the model included. Parameters of the model have no
 /// gradients: those of parameters() have. One that got no gradient on any rank keeps none; one that got it on some
-/// counts as zero on the others. Tied parameters are one. Frozen ones are shared by 3 and left alone by 1 and 2.
+/// counts as zero on the others. Tied parameters are one. Frozen ones are shared by 3 and left alone by 1 and 2. A table
+/// that was looked up by its rows has no gradient that grad() or hooks on it would see, and none of the second order.
 /// Parameters of no dimension, and of 3 those that are a part of a larger tensor, stay whole.
 class FullySharded {
  public:

@@ -169,6 +169,72 @@ TEST(ShardedCosts, AreWhatARankHasAndSends) {
   });
 }
 
+// A table at both ends, or a head of its own.
+struct Looked : Module {
+  static constexpr int64_t kRows = 4096, kDim = 64, kIds = 40, kClasses = 16;
+  explicit Looked(bool tied) : Module("Looked"), tied(tied) {}
+  Tensor loss(int rank, int step) const {
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < kIds; ++i) ids.push_back((i * i * 31 + rank * 77 + step * 5) % kRows);
+    const Tensor x = table(from_span<int64_t>(ids, {kIds}));
+    const AutocastScope low(DType::bf16);
+    return tied ? linear_cross_entropy(x, table.weight, from_span<int64_t>(ids, {kIds})) : mean(square(head(x)));
+  }
+  bool tied;
+  Embedding table = register_module("table", Embedding(kRows, kDim));
+  Linear head = register_module("head", Linear(kDim, kClasses));
+};
+
+// What a rank sends of a table that is looked up by its rows, by the bytes that its ids and rows have.
+TEST(ShardedCosts, ATableByItsRows) {
+  distributed::on_processes(4, [](int rank) {
+    distributed::set_mesh(Mesh("dp=4"));
+    constexpr int64_t kN = 4, kRow = Looked::kDim * 4, kTable = Looked::kRows * kRow, kT = Looked::kIds;
+    constexpr int64_t kForward = (kN - 1) * kT * (kRow + 8), kBackward = (kN - 1) * kT * kRow;
+    for (const bool tied : {false, true}) {
+      int64_t more = 0;  // of the table that is read whole
+      for (const bool by_rows : {true, false}) {
+        SCOPED_TRACE(cat(tied ? "tied" : "untied", by_rows ? ", by rows" : ", whole"));
+        Looked net(tied);
+        FullyShardedOptions o{.zero = 3};
+        if (!by_rows) o.rows_from = INT64_MAX;
+        std::map<std::string, int64_t> reads;  // by autocast
+        if (tied) reads["table.weight"] = 2 + 4;
+        const ShardedCosts costs =
+            sharded_costs(net, o, 4, 1, {}, {}, reads, {{"table.weight", {.ids = {kT}, .others = tied}}});
+        FullySharded sharded(net, o);
+        optim::SGD optimizer(sharded.parameters(), {.lr = 0.01});
+        int64_t sent = 0;
+        for (int step = 0; step < 4; ++step) {
+          sent = -sent_bytes();
+          {
+            const FullySharded::Pass pass(&sharded);
+            net.loss(rank, step).backward();
+          }
+          sharded.finish();
+          optimizer.step();
+          optimizer.zero_grad();
+          sharded.gather_updated();
+          sent += sent_bytes();
+        }
+        const int64_t copy = tied ? kTable / 2 * 3 / 4 : 0;  // which the head reads, in bf16
+        const int64_t whole = copy + 2 * (kTable * 3 / 4);
+        const int64_t want = !by_rows ? whole : kForward + kBackward + (tied ? copy + kTable * 3 / 4 : 0);
+        const auto said = static_cast<double>(costs.sends_parameters + costs.sends_gradients);
+        if (rank == 0)
+          std::printf("%s table, %s: sent %ld, said %.0f, by the formula %ld\n", tied ? "tied" : "untied",
+                      by_rows ? "by rows" : "whole", static_cast<long>(sent), said, static_cast<long>(want));
+        // The head's weights come to a few KiB.
+        EXPECT_NEAR(static_cast<double>(sent), static_cast<double>(want), 5e3);
+        more += by_rows ? want - sent : sent - want;
+        EXPECT_NEAR(static_cast<double>(sent), said, 0.01 * said + 2e3);
+      }
+      // To the byte: the number of ids, and two bytes of which gradients there are.
+      EXPECT_EQ(more, -(kN - 1) * (8 + 2));
+    }
+  });
+}
+
 TEST(ShardedCosts, OfOneRankAndOfNonsense) {
   const Net net(1);
   int64_t whole = 0;

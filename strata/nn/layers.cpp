@@ -9,6 +9,7 @@
 #include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
 #include "strata/nn/position_dropout_inl.h"
+#include "strata/nn/table_lookup_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
@@ -75,6 +76,7 @@ void Embedding::reset_parameters() {
 }
 
 Tensor Embedding::forward(const Tensor& indices) const {
+  if (const auto rows = detail::lookup_of(weight)) return rows->forward(indices, weight, padding_index_);
   return embedding(indices, weight, padding_index_);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "strata/nn/fully_sharded.h"
 
@@ -22,15 +23,23 @@ struct ShardedCosts {
   int64_t sends_gradients = 0;
 };
 
+/// A table of nn::Embedding as calls of a pass read it.
+struct TableReads {
+  std::vector<int64_t> ids;  ///< of each lookup, of the rank that has the most
+  bool others = false;       ///< whether others read it, too: an output layer
+};
+
 /// Of `ranks` ranks that share `module` as these options say, `passes` forward and backward passes a step; zero = 0 is
 /// distributed::DataParallel. The module may be on any device, meta included; replicas are not counted. A block is
 /// taken to be gathered once in forward and, where it has gone, once in backward; the largest one is still there when
 /// backward begins. `cut`: of parameters that tensor parallelism cuts, by name, the shape of what it leaves a rank, of
 /// which the costs then are. `others`: of parameters that another number of ranks shares (FullyShardedOptions::apart),
 /// by name, that number. `reads`: of parameters that calls read as something else than they are, autocast's copies, by
-/// name, bytes of an element of what is gathered for them. Throws ValueError for numbers that make no sense.
+/// name, bytes of an element of what is gathered for them. `tables`: by name, what is looked up by rows where that is
+/// fewer bytes (FullyShardedOptions::rows_from); others are gathered. Throws ValueError for numbers that make no sense.
 ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& options, int ranks, int64_t passes = 1,
                            const std::map<std::string, Shape>& cut = {}, const std::map<std::string, int>& others = {},
-                           const std::map<std::string, int64_t>& reads = {});
+                           const std::map<std::string, int64_t>& reads = {},
+                           const std::map<std::string, TableReads>& tables = {});
 
 }  // namespace strata::nn

@@ -296,7 +296,8 @@ int64_t sent_to_experts(const TrainConfig& config) {
          static_cast<int64_t>(size_of(activation_dtype(config)));
 }
 
-// What parallel.reduce sends and keeps. What it works with beside that is less than activations, which are gone by then.
+// What parallel.reduce sends and keeps. What it works with beside that is less than activations, which are gone by
+// then.
 MemoryEstimate with_exchange(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t ranks) {
   std::vector<Shape> shapes;
   for (const auto& [name, t] : module.named_parameters())
@@ -321,6 +322,14 @@ std::map<std::string, int64_t> bytes_read(TokenDecoder& model) {
   return reads;
 }
 
+// Tables of which ranks of ZeRO 3 may look rows up: `config.batch` is a rank's.
+std::map<std::string, nn::TableReads> tables_read(const TrainConfig& config, const TokenDecoder& model) {
+  const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
+  if (decoder == nullptr || (config.data.format != "text" && config.data.format != "chat")) return {};
+  const int64_t time = row_tokens(config).read / std::max<int64_t>(config.parallel.cp, 1);
+  return {{"token_embedding.weight", {.ids = {config.batch * time}, .others = decoder->spec().tied}}};
+}
+
 }  // namespace
 
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecoder& model, int64_t activations) {
@@ -336,13 +345,14 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   e.ranks = all;
   nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
   if (config.parallel.exact > 0 && o.zero > 1) o.micro_batches = config.accumulate * dp;
+  o.looked_up = looked_up(config, model);
   const auto sharing = static_cast<int>(o.zero == 0 ? all : dp);
   std::map<std::string, int> others;  // experts, which other ranks have alike
   for (const auto& [name, t] : module.named_parameters())
     if (config.parallel.ep > 1 && is_of_experts(name))
       others[name] = static_cast<int>(std::max<int64_t>(all * config.parallel.tp / config.parallel.ep, 1));
-  const nn::ShardedCosts costs =
-      nn::sharded_costs(module, o, sharing, config.accumulate, left, others, bytes_read(model));
+  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate, left, others,
+                                                   bytes_read(model), tables_read(config, model));
   if (config.parallel.exact > 0 && o.zero < 2) {  // micro-batches' sums travel otherwise, and no gradient lies in parts
     const int64_t own = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
     e.peak -= e.optimizer - own;

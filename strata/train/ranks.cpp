@@ -95,6 +95,16 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
   return o;
 }
 
+std::vector<std::string> looked_up(const TrainConfig& config, const TokenDecoder& model) {
+  const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
+  const bool once = config.data.format == "text" || config.data.format == "chat";
+  if (decoder == nullptr || decoder->spec().tied || !once) return {};
+  std::vector<std::string> names;
+  for (const auto& [name, t] : decoder->named_parameters())
+    if (name == "token_embedding.weight") names.push_back(name);
+  return names;
+}
+
 std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp) {
   const std::string& text = config.parallel.shares;
   if (text.empty() || dp <= 1) return {};
@@ -321,9 +331,11 @@ void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainC
   part_weights(dynamic_cast<LanguageModel&>(*model));
 }
 
-void Ranks::share_parameters(const nn::Module& model) {
+void Ranks::share_parameters(TokenDecoder& decoder, const TrainConfig& config) {
   if (!group_ || sharing_.zero == 0) return;
+  const nn::Module& model = decoder.as_module();
   nn::FullyShardedOptions o = sharing_;
+  if (!pipeline_) o.looked_up = looked_up(config, decoder);
   if (pipeline_) {
     std::set<std::string> own;
     const Tensor copy = o.zero == 3 ? pipeline_->tied_copy() : Tensor();  // which another rank updates

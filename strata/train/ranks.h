@@ -48,6 +48,8 @@ bool is_of_experts(std::string_view parameter);
 /// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
 /// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t ranks);
+/// The tables that nothing but one lookup a pass reads (nn::FullyShardedOptions::looked_up).
+std::vector<std::string> looked_up(const TrainConfig& config, const TokenDecoder& model);
 
 /// Rows that each of `dp` ranks has of a batch as parallel.shares says: whole ones, in proportion as near as can be.
 /// Empty where it says nothing. Throws ValueError for what is no list of `dp` positive numbers, a rank without a row,
@@ -115,7 +117,7 @@ class Ranks {
   ModelPipeline* pipeline() const { return pipeline_.get(); }
   /// Makes the parameters of the ranks along "dp" those of the first and leaves this rank its parts, where
   /// parallel.zero says so.
-  void share_parameters(const nn::Module& model);
+  void share_parameters(TokenDecoder& model, const TrainConfig& config);
   /// The parameters that are trained, and that this rank updates: with parallel.zero its parts of them.
   nn::NamedTensors own_parameters(const nn::Module& model) const;
   /// Returns when every rank is here.

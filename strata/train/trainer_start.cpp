@@ -135,7 +135,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
   if (found) check_base(*found, module());
   ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
-  ranks_->share_parameters(module());
+  ranks_->share_parameters(*model_, config_);
   if (late) late->come(module());
   late.reset();
   optimizer_ = make_optimizer(ExchangeRun::update(config_, distributed::size()), ranks_->own_parameters(module()),

@@ -9,6 +9,7 @@
 #include "strata/core/sharding.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding_kernel.h"
+#include "strata/ops/embedding/table_gradient_inl.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -247,6 +248,10 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
 
 Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding_idx) {
   return embedding_op(indices, weight, padding_idx);
+}
+
+Tensor detail::table_gradient(const Tensor& gy, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
+  return embedding_backward_op(gy, indices, rows, padding);
 }
 
 }  // namespace strata
