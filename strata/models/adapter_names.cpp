@@ -23,6 +23,17 @@ struct FileRows {
   bool transposed = false;    // the file has them as columns
 };
 
+// Rows of each expert's matrix that an expert's tensor of a file is.
+nn::LinearPart expert_part(const WeightRow& row, const Shape& shape) {
+  const DeviceScope host(Device::cpu());
+  const Tensor table = arange(shape[1], DType::i64).unsqueeze(1).expand(shape);
+  const std::vector<int64_t> rows = row.view.of(table).narrow(1, 0, 1).contiguous().to_vector<int64_t>();
+  std::string name = without_end(row.name);
+  const std::string number = cat('.', row.expert, '.');
+  name.replace(name.rfind(number), number.size(), ".*.");
+  return {name, rows.front(), static_cast<int64_t>(rows.size())};
+}
+
 // By the view of a table in which every number of a row is the row's index, without memory for more than one column.
 FileRows rows_of(const WeightRow& row, const Shape& shape) {
   const DeviceScope host(Device::cpu());  // its numbers are read, also of a model that has none
@@ -52,6 +63,14 @@ AdapterNames adapter_names(const nn::Module& model, const std::vector<WeightRow>
   for (const auto& [name, t] : model.named_parameters()) parameters[name] = t.shape();
   for (const WeightRow& row : rows) {
     if (row.name.empty()) continue;  // in GGUF alone
+    if (row.expert >= 0) {
+      const auto stacked = parameters.find(row.parameter);
+      if (row.expert > 0 || stacked == parameters.end()) continue;
+      std::vector<nn::LinearPart>& parts = names.parts[row.parameter];
+      if (parts.empty()) parts.push_back({row.stacked, 0, stacked->second[1]});
+      parts.push_back(expert_part(row, stacked->second));
+      continue;
+    }
     const auto map = maps.find(row.parameter);
     const bool whole = parameters.contains(row.parameter) && parameters[row.parameter] == row.shape;
     if (map == maps.end()) {

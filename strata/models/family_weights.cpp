@@ -137,11 +137,15 @@ class Rows {
       add("mlp.experts.correction_bias", block + "gate.e_score_correction_bias", {e.count}, named("exp_probs_b.bias"));
     const WeightView whole, gates = whole.narrow(1, 0, e.width), ups = whole.narrow(1, e.width, e.width);
     for (int64_t i = 0; i < e.count; ++i) {
-      const std::string expert = cat(block, "experts.", i, '.');
-      add("mlp.experts.gate_up", cat(expert, names_.expert_gate, ".weight"), {e.width, spec_.dim}, {},
-          gates.select(0, i));
-      add("mlp.experts.gate_up", cat(expert, names_.expert_up, ".weight"), {e.width, spec_.dim}, {}, ups.select(0, i));
-      add("mlp.experts.down", cat(expert, names_.expert_down, ".weight"), {spec_.dim, e.width}, {}, whole.select(0, i));
+      const auto matrix = [&](const char* ours, std::string_view theirs, const Shape& shape, const WeightView& view) {
+        WeightRow& row = add(cat("mlp.experts.", ours), cat(block, "experts.", i, '.', theirs, ".weight"), shape, {},
+                             view.select(0, i));
+        row.stacked = cat(theirs_, "mlp.experts.", ours, "_proj");  // whatever the block was called before
+        row.expert = i;
+      };
+      matrix("gate_up", names_.expert_gate, {e.width, spec_.dim}, gates);
+      matrix("gate_up", names_.expert_up, {e.width, spec_.dim}, ups);
+      matrix("down", names_.expert_down, {spec_.dim, e.width}, whole);
     }
     if (names_.gguf_experts) {
       add("mlp.experts.gate_up", {}, {e.count, e.width, spec_.dim}, "ffn_gate_exps.weight", gates);

@@ -18,9 +18,9 @@ using json = nlohmann::json;
 
 // Keys that say how the adapter was made, or for whom: what it computes is in the tensors and the keys that are read.
 constexpr std::string_view kPassedOver[] = {
-    "auto_mapping",        "corda_config",   "eva_config",     "exclude_modules", "inference_mode",
-    "layers_to_transform", "layers_pattern", "lora_ga_config", "megatron_core",   "peft_version",
-    "qalora_group_size",   "revision",       "runtime_config", "target_modules",  "task_type",
+    "auto_mapping",   "corda_config",   "eva_config",    "exclude_modules",   "inference_mode", "layers_to_transform",
+    "layers_pattern", "lora_ga_config", "megatron_core", "qalora_group_size", "revision",       "runtime_config",
+    "target_modules", "task_type",
 };
 // Ways to begin that leave the base as it was.
 constexpr std::string_view kBeginnings[] = {"gaussian", "eva", "orthogonal"};
@@ -49,17 +49,25 @@ struct Reader {
     require(v.is_string(), key, "is a text, got ", io::quote(v.dump()));
     return v.get<std::string>();
   }
-  // PEFT takes keys of patterns for regular expressions; they are names with hardly an exception.
+  // PEFT takes keys of patterns for regular expressions; they are names with hardly an exception: of experts whose
+  // adapters it brought into one tensor it writes ".*\\.gate_up_proj".
+  static std::string plain(const std::string& key) {
+    constexpr std::string_view any = ".*\\.";
+    std::string name = key.starts_with(any) ? key.substr(any.size()) : key;
+    for (size_t at = 0; (at = name.find("\\.", at)) != std::string::npos; ++at) name.erase(at, 1);
+    return name;
+  }
   template <class Map, class Read>
   void pattern(Map& into, const std::string& key, const json& v, Read&& read) const {
     if (v.is_null()) return;
     require(v.is_object(), key, "is an object, got ", io::quote(v.dump()));
-    for (const auto& [name, value] : v.items()) {
+    for (const auto& [written, value] : v.items()) {
+      const std::string name = plain(written);
       const std::string_view body = std::string_view(name).substr(name.starts_with('^') ? 1 : 0);
-      const bool plain = !body.empty() && std::ranges::all_of(body, [](unsigned char c) {
+      const bool is_name = !body.empty() && std::ranges::all_of(body, [](unsigned char c) {
         return std::isalnum(c) || c == '_' || c == '-' || c == '.';
       });
-      require(plain, key, "has the key ", io::quote(name), ", a regular expression: only names are read");
+      require(is_name, key, "has the key ", io::quote(written), ", a regular expression: only names are read");
       into[name] = read(key + "." + name, value);
     }
   }
@@ -116,6 +124,12 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view sourc
       in.pattern(c.rank_pattern, key, v, [&](const std::string& k, const json& x) { return in.rank(k, x); });
     } else if (key == "alpha_pattern") {
       in.pattern(c.alpha_pattern, key, v, [&](const std::string& k, const json& x) { return in.number(k, x); });
+    } else if (key == "target_parameters") {
+      if (v.is_null()) continue;
+      in.require(v.is_array(), key, "is a list, got ", io::quote(v.dump()));
+      for (const json& name : v) c.target_parameters.push_back(in.text(key, name));
+    } else if (key == "peft_version") {
+      c.peft_version = in.text(key, v);
     } else if (key == "base_model_name_or_path") {
       c.base = in.text(key, v);
     } else if (key == "modules_to_save") {

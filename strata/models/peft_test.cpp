@@ -180,7 +180,8 @@ TEST(Peft, ConfigurationsThatComputeSomethingElseAreRefusedByKey) {
                                                                             {"lora_bias", true},
                                                                             {"use_qalora", true},
                                                                             {"trainable_token_indices", {3}},
-                                                                            {"target_parameters", {"w"}},
+                                                                            {"target_parameters", "w"},
+                                                                            {"target_parameters", {1}},
                                                                             {"layer_replication", {{0, 2}}},
                                                                             {"init_lora_weights", "pissa_niter_16"},
                                                                             {"init_lora_weights", 3},
@@ -201,6 +202,16 @@ TEST(Peft, ConfigurationsThatComputeSomethingElseAreRefusedByKey) {
   }
   for (const char* text : {"", "[]", "{", "{\"r\": 4}", "3", "{\"peft_type\": \"LORA\", \"r\": 1e999}"})
     EXPECT_THROW(parse_adapter_config(text, "a"), IoError) << text;
+  // As PEFT writes it where it brought experts' adapters into one tensor.
+  const AdapterConfig experts = parse_adapter_config(
+      R"({"peft_type": "LORA", "r": 2, "rank_pattern": {".*\\.gate_up_proj": 4}, "alpha_pattern": {"a\\.b": 3},
+          "target_parameters": ["gate_up_proj"], "peft_version": "0.21.2"})",
+      "a");
+  EXPECT_EQ(experts.rank_of("model.layers.0.mlp.experts.gate_up_proj"), 4);
+  EXPECT_EQ(experts.rank_of("model.layers.0.mlp.experts.down_proj"), 2);
+  EXPECT_EQ(experts.alpha_of("a.b"), 3);
+  EXPECT_EQ(experts.target_parameters, std::vector<std::string>{"gate_up_proj"});
+  EXPECT_EQ(experts.peft_version, "0.21.2");
   AdapterConfig c;
   c.rank_pattern = {{"q_proj", 2}, {"^v_proj", 3}};
   EXPECT_EQ(c.rank_of("q_proj"), 2);

@@ -1,6 +1,7 @@
 // Adapters that PEFT made for models of every family (scripts/make-models, make_adapters.py) against what is loaded
 // here, and folders of ours for PEFT to read (make_adapters.py --check).
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <ostream>
@@ -37,7 +38,9 @@ std::vector<Case> cases() {
   for (const Family* family : families())
     if (family->kind == ModelKind::decoder)
       for (const FamilySample& sample : family->samples)
-        for (const char* kind : {"lora", "rslora", "dora"}) all.push_back({family, sample, kind});
+        for (const char* kind : {"lora", "rslora", "dora", "each"})
+          if (kind != std::string("each") || sample.config.find("expert") != std::string_view::npos)
+            all.push_back({family, sample, kind});
   return all;
 }
 
@@ -86,7 +89,8 @@ TEST_P(PretrainedAdapters, ComputeWhatTheyComputeThereAndAreGivenBack) {
   EXPECT_LE((loaded.model->forward(tokens) - want).abs().max().item(), 1e-4 * most);
 }
 
-// Adapters that begin here, for PEFT to read: every map but the head, one with a rank of its own.
+// Adapters that begin here, for PEFT to read: every map but the head, one with a rank of its own. Of models with
+// experts these and the maps of attention, as make_adapters.py takes them.
 TEST_P(PretrainedAdapters, MadeHereComputeTheSameReadAgain) {
   const std::string folder = (models() / GetParam().name()).string(), adapter = folder + "/adapter-" + GetParam().kind;
   if (!fs::exists(adapter + "/expected.safetensors")) GTEST_SKIP() << adapter << " is not there";
@@ -96,12 +100,25 @@ TEST_P(PretrainedAdapters, MadeHereComputeTheSameReadAgain) {
   const AdapterNames names = adapter_names(*made.model, made.family->weights(made.spec));
   nn::LoraOptions options{
       .rank = 3, .alpha = 5, .rslora = GetParam().kind == "rslora", .dora = GetParam().kind == "dora"};
+  const std::string& kind = GetParam().kind;
+  const bool experts =
+      std::ranges::any_of(names.parts, [](const auto& e) { return e.first.ends_with("experts.down"); });
   for (const auto& [map, parts] : names.parts)
     for (const nn::LinearPart& part : parts)
-      if (map != "head") options.targets.push_back(part.name);
+      if (map != "head" && (!experts || map.find(".attn.") != std::string::npos)) options.targets.push_back(part.name);
   ASSERT_FALSE(options.targets.empty());
   options.rank_pattern = {{options.targets.front(), 1}};
   options.alpha_pattern = {{options.targets.back(), 2.5}};
+  if (experts && (kind == "lora" || kind == "rslora")) {
+    options.targets.push_back(kind == "lora" ? "experts" : "experts.down_proj");
+    options.exclude = {"shared_experts"};
+    if (kind == "lora") options.rank_pattern.emplace_back("experts.gate_up_proj", 2);
+    options.alpha_pattern.emplace_back("experts.down_proj", 4);
+  }
+  if (kind == "each")
+    for (const auto& [map, parts] : names.parts)
+      for (const nn::LinearPart& part : parts)
+        if (part.name.find(".*.") != std::string::npos) options.targets.push_back(part.name);
   nn::add_lora(*made.model, options, names.parts);
   for (auto& [name, p] : nn::lora_parameters(*made.model))
     if (name.ends_with(".magnitude"))

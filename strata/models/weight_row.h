@@ -56,6 +56,10 @@ struct WeightRow {
   double gguf_plus = 0;         ///< is added there to each number (Gemma's norms: 1)
   /// The file may have it not. Where it has, it is equal to the parameter, which another row fills; it is not written.
   bool repeats = false;
+  /// Of an expert's matrix: the parameter of transformers 5 that has those of all experts, of which this is a part, and
+  /// the expert's number. Adapters are named by it (strata/models/peft.h).
+  std::string stacked = {};
+  int64_t expert = -1;
 };
 
 /// Rows are made for a Hugging Face file, and the same for GGUF where it does not say otherwise.

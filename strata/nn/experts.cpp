@@ -14,6 +14,7 @@
 #include "strata/dist/group.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/expert_exchange_inl.h"
+#include "strata/nn/expert_lora_inl.h"
 #include "strata/nn/init.h"
 #include "strata/nn/late_weights_inl.h"
 #include "strata/ops/activation/activation.h"
@@ -100,6 +101,8 @@ void Experts::spread(const std::string& group) {
         " experts evenly");
   check(!is_placed(gate_up) && !is_placed(down), "Experts", "the experts are on several ranks already");
   if (g.size() == 1) return;
+  check(!detail::has_expert_lora(*this), "Experts", "the experts of '", path(),
+        "' have adapters, which are for ranks that have all experts");
   const NoGrad guard;
   const memory::TagScope tag(memory::Tag::parameter);
   const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{group, g.size(), g.rank()}}});
@@ -145,10 +148,12 @@ void Experts::add_losses(const Tensor& logits, const Tensor& chosen, Tensor& los
 
 // Gradients of a rank's experts are summed over rows of all ranks, whose losses are averaged.
 Tensor Experts::products(const Tensor& rows, const Tensor& offsets, const Spread& on) const {
-  const auto own = [&](const Tensor& t) {
-    return distributed::detail::own_part(t, static_cast<double>(on.alike) / static_cast<double>(on.ranks));
+  const auto product = [&](const Tensor& x, const Tensor& weight, std::string_view name) {
+    const double share = static_cast<double>(on.alike) / static_cast<double>(on.ranks);
+    const Tensor y = grouped_linear(x, distributed::detail::own_part(weight, share), offsets);
+    return detail::with_expert_lora(*this, name, x, y, offsets);
   };
-  return grouped_linear(activate_gated(grouped_linear(rows, own(gate_up), offsets), activation_), own(down), offsets);
+  return product(activate_gated(product(rows, gate_up, "gate_up"), activation_), down, "down");
 }
 
 Tensor Experts::all_that_come(const Tensor& rows, const Tensor& chosen, const Tensor& weights, const Spread& on) const {

@@ -7,7 +7,9 @@
 
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/expert_lora_inl.h"
 #include "strata/nn/init.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/nn/name_pattern.h"
@@ -15,6 +17,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/experts/experts.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg.h"
@@ -25,7 +28,9 @@
 namespace strata::nn {
 namespace {
 
-constexpr std::string_view kOp = "Lora", kChild = "lora", kMap = "Linear";
+constexpr std::string_view kOp = "Lora", kChild = "lora", kMap = "Linear", kExperts = "Experts";
+// The weights of experts.
+constexpr const char* kStacked[] = {"gate_up", "down"};
 
 thread_local bool t_without = false;
 
@@ -36,12 +41,21 @@ struct LoraHook final : detail::ModuleHook {
   Lora lora;
 };
 
-LoraHook* hook_of(const Module& map) {
+// Of a linear map, or of a weight of experts.
+LoraHook* hook_of(const Module& map, std::string_view weight = {}) {
   detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(map, false);
   if (!hooks) return nullptr;
+  if (!weight.empty()) {
+    const auto found = hooks->of_weights.find(weight);
+    return found == hooks->of_weights.end() ? nullptr : dynamic_cast<LoraHook*>(found->second.get());
+  }
   for (const auto& hook : hooks->of(detail::HookKind::after))
     if (auto* found = dynamic_cast<LoraHook*>(hook.get()); found && !found->removed) return found;
   return nullptr;
+}
+
+std::string child_of(const std::string& weight) {
+  return weight.empty() ? std::string(kChild) : cat(kChild, '_', weight);
 }
 
 std::string last_word(std::string_view name) {
@@ -49,7 +63,7 @@ std::string last_word(std::string_view name) {
 }
 
 Tensor rows_of(const Tensor& weight, const LinearPart& part) {
-  return weight.narrow(0, part.first, part.rows);
+  return weight.narrow(-2, part.first, part.rows);
 }
 
 // [out, in] of a map whose weight may be packed.
@@ -62,13 +76,25 @@ Tensor addition(const LoraPart& part) {
   return matmul(part.B, part.A) * part.scale;
 }
 
+// One expert's, which shares memory.
+LoraPart of_expert(const LoraPart& part, int64_t expert) {
+  LoraPart one = part;
+  one.A = part.A.detach().select(0, expert);
+  one.B = part.B.detach().select(0, expert);
+  return one;
+}
+
+void check_range(const std::string& path, const LinearPart& p, int64_t out) {
+  check(p.first >= 0 && p.rows > 0 && p.first <= out && p.rows <= out - p.first, kOp, "'", p.name, "' is rows ",
+        p.first, " to ", p.first + p.rows, " of '", path, "', which has ", out);
+}
+
 // Throws unless the parts lie within `out` rows, apart, and have last words of their own.
 void check_parts(const std::string& path, std::vector<LinearPart> parts, int64_t out) {
   check(!parts.empty(), kOp, "'", path, "' has no parts");
   std::set<std::string> words;
   for (const LinearPart& p : parts) {
-    check(p.first >= 0 && p.rows > 0 && p.first <= out && p.rows <= out - p.first, kOp, "'", p.name, "' is rows ",
-          p.first, " to ", p.first + p.rows, " of '", path, "', which has ", out);
+    check_range(path, p, out);
     const std::string word = last_word(p.name);
     check(!word.empty() && words.insert(word).second, kOp, "two parts of '", path, "' are named '", word, "'");
   }
@@ -88,20 +114,30 @@ void check_part(const LoraPart& p) {
 
 }  // namespace
 
-Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOptions& options)
+Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOptions& options, const std::string& weight)
     : Module("Lora"), inside_(std::make_shared<Inside>()) {
-  check(map.kind() == kMap, kOp, "adapters are for linear maps, not for a ", map.kind());
-  const Shape shape = shape_of(map);
-  if (is_packed(map))
+  const bool experts = map.kind() == kExperts;
+  check(experts || map.kind() == kMap, kOp, "adapters are for linear maps and experts, not for a ", map.kind());
+  check(experts ? std::ranges::find(kStacked, weight) != std::end(kStacked) : weight.empty(), kOp, "adapters of a ",
+        map.kind(), " are not for a weight named '", weight, "'");
+  if (!experts && is_packed(map))
     inside_->packed = packed_weights(map);
   else
-    inside_->weight = map.parameter("weight");
-  for (const auto& [name, p] : map.named_parameters())
-    if (name == "bias") inside_->bias = p;
+    inside_->weight = map.parameter(experts ? weight : "weight");
+  if (experts) {
+    check(!options.dora, kOp, "adapters of experts have no learned lengths (dora): '", map.path(), "'");
+    check(!is_placed(inside_->weight), kOp, "the experts of '", map.path(),
+          "' lie on several ranks: adapters of experts are for ranks that have all of them");
+    inside_->experts = inside_->weight.size(0);
+  } else {
+    for (const auto& [name, p] : map.named_parameters())
+      if (name == "bias") inside_->bias = p;
+  }
+  const Shape shape = experts ? Shape{inside_->weight.size(1), inside_->weight.size(2)} : shape_of(map);
   inside_->in = shape[1];
   inside_->out = shape[0];
   inside_->form = {options.dropout, options.rslora, options.dora};
-  check(hook_of(map) == nullptr, kOp, "'", map.path(), "' has adapters already");
+  check(hook_of(map, weight) == nullptr, kOp, "'", map.path(), "' has adapters already");
   check_dropout(options.dropout);
   std::vector<LinearPart> ranges;
   for (const LoraPart& p : parts) ranges.push_back(p.of);
@@ -113,31 +149,40 @@ Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOpti
     const auto rank = static_cast<double>(p.rank);
     p.scale = p.alpha / (options.rslora ? std::sqrt(rank) : rank);
     Module own("LoraPart", cat("rank=", p.rank, ", alpha=", p.alpha));
-    p.A = own.register_parameter("A", empty({p.rank, inside_->in}, DType::f32));
-    p.B = own.register_parameter("B", empty({p.of.rows, p.rank}, DType::f32));
-    if (options.gaussian)
+    Shape down{p.rank, inside_->in}, up{p.of.rows, p.rank};
+    if (experts) down.insert(0, inside_->experts), up.insert(0, inside_->experts);
+    p.A = own.register_parameter("A", empty(down, DType::f32));
+    p.B = own.register_parameter("B", empty(up, DType::f32));
+    if (options.gaussian) {
       init::normal_(p.A, 0, 1 / rank);
-    else
+    } else if (experts) {  // each as a linear map's
+      const double most = 1 / std::sqrt(static_cast<double>(inside_->in));
+      init::uniform_(p.A, -most, most);
+    } else {
       init::kaiming_uniform_(p.A, std::sqrt(5.0));
+    }
     init::zeros_(p.B);
     if (options.dora) p.magnitude = own.register_parameter("magnitude", lengths(p));
     register_module(last_word(p.of.name), own);
     inside_->parts.push_back(std::move(p));
   }
   train(map.is_training());
-  Module(map).register_module(std::string(kChild), static_cast<const Module&>(*this));
-  detail::add_module_hook(map, detail::HookKind::after, std::make_shared<LoraHook>(*this));
+  Module(map).register_module(child_of(weight), static_cast<const Module&>(*this));
+  if (experts)
+    detail::ModuleHooks::of_module(map, true)->of_weights[weight] = std::make_shared<LoraHook>(*this);
+  else
+    detail::add_module_hook(map, detail::HookKind::after, std::make_shared<LoraHook>(*this));
 }
 
-// All A's, one below the other: [ranks, in].
+// All A's, one below the other: [ranks, in], of experts [count, ranks, in].
 Tensor Lora::down() const {
   if (parts().size() == 1) return parts()[0].A;
   TensorList all;
   for (const LoraPart& p : parts()) all.push_back(p.A);
-  return cat(all, 0);
+  return cat(all, -2);
 }
 
-// The B's, scaled, each in its rows and beside the others: [out, ranks].
+// The B's, scaled, each in its rows and beside the others: [out, ranks], of experts [count, out, ranks].
 Tensor Lora::up() const {
   int64_t ranks = 0, before = 0;
   for (const LoraPart& p : parts()) ranks += p.rank;
@@ -164,8 +209,10 @@ Tensor Lora::lengths(const LoraPart& part) const {
   return linalg_vector_norm(rows_of(dense(part.A.dtype()), part.of) + addition(part), 2, Dims{1});
 }
 
-Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
+Tensor Lora::forward(const Tensor& x, const Tensor& y, const Tensor& offsets) const {
   if (inside_->merged || t_without) return y;
+  check(offsets.defined() == (inside_->experts > 0), kOp,
+        "offsets of rows are for adapters of experts, and wanted by them");
   const ModuleCall in(*this);
   const bool drops = inside_->form.dropout > 0 && is_training();
   Tensor from = autocast_enabled() ? x : x.to(parts()[0].A.dtype());
@@ -176,7 +223,10 @@ Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
     now.fp8 = nullptr;
     sixteen.emplace(std::move(now));
   }
-  const Tensor added = linear(linear(from, down()), up());
+  const auto through = [&](const Tensor& rows, const Tensor& w) {
+    return offsets.defined() ? grouped_linear(rows, w, offsets) : linear(rows, w);
+  };
+  const Tensor added = through(through(from, down()), up());
   sixteen.reset();
   if (!inside_->form.dora) return (y + added).to(y.dtype());
   Tensor growth;  // [out]: magnitude over length, less 1; 0 in rows without an adapter
@@ -192,38 +242,55 @@ Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
   return (y + growth * base + (growth + 1) * added).to(y.dtype());
 }
 
+// Adds B A to the weight, or takes it out again. Experts go one after the other, so that one's sum is there at a time.
+void Lora::change(bool in) const {
+  const NoGrad guard;
+  const AutocastScope exact(DType::bf16, false);
+  std::vector<Tensor> growths;
+  for (size_t i = 0; i < parts().size(); ++i) {
+    const LoraPart& p = parts()[i];
+    for (int64_t e = 0; e < std::max<int64_t>(inside_->experts, 1); ++e) {
+      const bool one = inside_->experts > 0;
+      Tensor rows = rows_of(one ? inside_->weight.detach().select(0, e) : inside_->weight, p.of);
+      const Tensor more = addition(one ? of_expert(p, e) : p);
+      Tensor sum = rows.to(p.A.dtype());
+      if (in) {
+        sum = sum + more;
+        if (inside_->form.dora) {
+          growths.push_back((p.magnitude / lengths(p)).unsqueeze(1).detach());
+          sum = sum * growths.back();
+        }
+      } else {
+        if (inside_->form.dora) sum = sum / inside_->merged_growth[i];
+        sum = sum - more;
+      }
+      rows.copy_(sum);
+    }
+  }
+  inside_->merged_growth = std::move(growths);
+  inside_->merged = in;
+}
+
 void Lora::merge() const {
   check(!inside_->merged, "merge_lora", "the adapters of '", path(), "' are merged already");
   check(inside_->packed.empty(), "merge_lora", "the weight of '", path(),
         "' is packed: unpack it (unpack_linear), or merge into the weights that it was made from");
-  const NoGrad guard;
-  const AutocastScope exact(DType::bf16, false);
-  inside_->merged_growth.clear();
-  for (const LoraPart& p : parts()) {
-    Tensor rows = rows_of(inside_->weight, p.of);
-    Tensor sum = rows.to(p.A.dtype()) + addition(p);
-    if (inside_->form.dora) {
-      const Tensor growth = (p.magnitude / lengths(p)).unsqueeze(1).detach();
-      inside_->merged_growth.push_back(growth);
-      sum = sum * growth;
-    }
-    rows.copy_(sum);
-  }
-  inside_->merged = true;
+  change(true);
 }
 
 void Lora::unmerge() const {
   check(inside_->merged, "unmerge_lora", "the adapters of '", path(), "' are not merged");
-  const NoGrad guard;
-  const AutocastScope exact(DType::bf16, false);
-  for (size_t i = 0; i < parts().size(); ++i) {
-    const LoraPart& p = parts()[i];
-    Tensor rows = rows_of(inside_->weight, p.of);
-    Tensor sum = rows.to(p.A.dtype());
-    if (inside_->form.dora) sum = sum / inside_->merged_growth[i];
-    rows.copy_(sum - addition(p));
-  }
-  inside_->merged = false;
+  change(false);
+}
+
+Tensor detail::with_expert_lora(const Module& experts, std::string_view weight, const Tensor& rows, const Tensor& y,
+                                const Tensor& offsets) {
+  if (modules_with_hooks.load(std::memory_order_relaxed) == 0) return y;
+  const LoraHook* hook = hook_of(experts, weight);
+  return hook ? hook->lora.forward(rows, y, offsets) : y;
+}
+bool detail::has_expert_lora(const Module& experts) {
+  return std::ranges::any_of(kStacked, [&](const char* weight) { return hook_of(experts, weight) != nullptr; });
 }
 
 namespace {
@@ -253,10 +320,29 @@ const P* named(const std::vector<P>& patterns, const std::string& path, const Li
   return first;
 }
 
+// What experts' patterns have and others have not.
+constexpr std::string_view kExpertWord = "experts";
+
+// Whether a pattern may choose the map: experts are named by their word.
+bool may_choose(const LinearMap& map, const std::string& pattern) {
+  return map.weight.empty() || is_named(pattern, kExpertWord);
+}
+
+bool share_rows(const LinearPart& a, const LinearPart& b) {
+  return a.first < b.first + b.rows && b.first < a.first + a.rows;
+}
+
+// Of experts the name from their word on.
+std::string short_name(const LinearMap& map, const LinearPart& part) {
+  if (map.weight.empty()) return last_word(part.name);
+  const size_t at = part.name.rfind(cat('.', kExpertWord, '.'));
+  return at == std::string::npos ? part.name : part.name.substr(at + 1);
+}
+
 std::string names_of(const std::vector<LinearMap>& maps) {
   std::set<std::string> words;
   for (const LinearMap& m : maps)
-    for (const LinearPart& p : m.parts) words.insert(last_word(p.name));
+    for (const LinearPart& p : m.parts) words.insert(short_name(m, p));
   std::string text;
   for (const std::string& w : words) text += (text.empty() ? "" : ", ") + w;
   return text.empty() ? "it has no linear map" : "its maps are named " + text;
@@ -283,19 +369,42 @@ std::vector<LinearMap> linear_maps(const Module& root, const LinearParts& parts)
   return maps;
 }
 
+std::vector<LinearMap> expert_maps(const Module& root, const LinearParts& parts) {
+  std::vector<LinearMap> maps;
+  for (const auto& [path, part] : root.named_modules()) {
+    if (part.kind() != kExperts) continue;
+    for (const char* weight : kStacked) {
+      const std::string name = path.empty() ? std::string(weight) : cat(path, '.', weight);
+      const Shape shape = part.parameter(weight).shape();
+      const auto given = parts.find(name);
+      LinearMap map{name, part, shape,
+                    given == parts.end() ? std::vector<LinearPart>{{name, 0, shape[1]}} : given->second, weight};
+      check(!map.parts.empty(), kOp, "'", name, "' has no parts");
+      for (const LinearPart& p : map.parts) check_range(name, p, shape[1]);
+      maps.push_back(std::move(map));
+    }
+  }
+  return maps;
+}
+
 std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, const LinearParts& parts) {
   constexpr std::string_view op = "add_lora";
   check_dropout(o.dropout);
-  const std::vector<LinearMap> maps = linear_maps(root, parts);
+  std::vector<LinearMap> maps = linear_maps(root, parts);
+  for (LinearMap& m : expert_maps(root, parts)) maps.push_back(std::move(m));
   // Patterns that name something, and, of those that give a rank or an alpha, something that gets an adapter.
   std::set<std::string> used, given;
   std::vector<std::pair<const LinearMap*, std::vector<LoraPart>>> wanted;
   std::vector<std::string> names;
   for (const LinearMap& m : maps) {
     std::vector<LoraPart> own;
+    std::vector<std::string> targets;
+    for (const std::string& pattern : o.targets)
+      if (may_choose(m, pattern)) targets.push_back(pattern);
     for (const LinearPart& p : m.parts) {
-      const bool targeted = named(o.targets, m.path, p, used) || o.targets.empty();
+      const bool targeted = named(targets, m.path, p, used) || (o.targets.empty() && m.weight.empty());
       if (!targeted || named(o.exclude, m.path, p, used)) continue;
+      if (std::ranges::any_of(own, [&](const LoraPart& taken) { return share_rows(taken.of, p); })) continue;
       LoraPart part{.of = p, .A = {}, .B = {}, .magnitude = {}};
       const auto* rank = named(o.rank_pattern, m.path, p, given);
       const auto* alpha = named(o.alpha_pattern, m.path, p, given);
@@ -305,7 +414,9 @@ std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, cons
       names.push_back(p.name);
       own.push_back(std::move(part));
     }
-    check(own.empty() || !hook_of(m.module), op, "'", m.path, "' has adapters already");
+    check(own.empty() || !hook_of(m.module, m.weight), op, "'", m.path, "' has adapters already");
+    check(own.empty() || m.weight.empty() || !o.dora, op, "adapters of experts have no learned lengths (dora): leave '",
+          m.path, "' out of the targets");
     if (!own.empty()) wanted.emplace_back(&m, std::move(own));
   }
   for (const std::string& pattern : o.targets)
@@ -320,23 +431,31 @@ std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, cons
   check_given(o.rank_pattern, "a rank");
   check_given(o.alpha_pattern, "an alpha");
   Module(root).requires_grad(false);
-  for (const auto& [map, own] : wanted) Lora(map->module, own, o);
+  for (const auto& [map, own] : wanted) Lora(map->module, own, o, map->weight);
   return names;
+}
+
+std::string AdaptedMap::weight_name() const {
+  if (!weight.empty()) return path;
+  return path.empty() ? "weight" : path + ".weight";
 }
 
 std::vector<AdaptedMap> adapted_maps(const Module& root) {
   std::vector<AdaptedMap> all;
-  for (const auto& [path, part] : root.named_modules())
-    if (const LoraHook* hook = hook_of(part)) all.push_back({path, part, hook->lora});
+  for (const auto& [path, part] : root.named_modules()) {
+    const std::string inside = path.empty() ? std::string() : path + ".";
+    if (const LoraHook* hook = hook_of(part)) all.push_back({path, part, hook->lora, inside + child_of({})});
+    for (const char* weight : kStacked)
+      if (const LoraHook* hook = hook_of(part, weight))
+        all.push_back({inside + weight, part, hook->lora, inside + child_of(weight), weight});
+  }
   return all;
 }
 
 NamedTensors lora_parameters(const Module& root) {
   NamedTensors all;
   for (const AdaptedMap& m : adapted_maps(root))
-    for (auto& entry :
-         m.lora.named_parameters(m.path.empty() ? std::string(kChild) : m.path + "." + std::string(kChild)))
-      all.push_back(std::move(entry));
+    for (auto& entry : m.lora.named_parameters(m.lora_path)) all.push_back(std::move(entry));
   return all;
 }
 
@@ -351,8 +470,9 @@ void unmerge_lora(const Module& root) {
 
 void remove_lora(const Module& root) {
   for (const AdaptedMap& m : adapted_maps(root)) {
-    hook_of(m.map)->removed = true;
-    detail::ModuleHooks::forget(m.map, kChild);
+    hook_of(m.map, m.weight)->removed = true;
+    if (!m.weight.empty()) detail::ModuleHooks::of_module(m.map, true)->of_weights.erase(m.weight);
+    detail::ModuleHooks::forget(m.map, child_of(m.weight));
   }
 }
 

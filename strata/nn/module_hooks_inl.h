@@ -2,7 +2,10 @@
 // Where a module keeps its hooks, and what a parametrisation does to what is registered in it.
 
 #include <array>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "strata/nn/hooks.h"
@@ -30,6 +33,8 @@ struct ModuleHooks {
   std::vector<std::shared_ptr<ModuleHook>>& of(HookKind kind) { return all[static_cast<size_t>(kind)]; }
   std::array<std::vector<std::shared_ptr<ModuleHook>>, 3> all;
   std::shared_ptr<const Replacement> instead;  ///< or null
+  /// Of a module with several weights what stands behind the product with each, by its name: the module calls it.
+  std::map<std::string, std::shared_ptr<ModuleHook>, std::less<>> of_weights;
 };
 
 /// Whether anything runs before or behind the module's forward, or behind what runs instead of it.

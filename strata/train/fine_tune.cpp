@@ -98,6 +98,12 @@ void add_adapters(const nn::Module& model, const TuneConfig& tune, const Adapter
   }
   o.alpha_pattern = values_of(tune.alphas, "tune.alphas");
   nn::add_lora(model, o, names.parts);
+  if (o.dropout == 0) return;
+  for (const nn::AdaptedMap& m : nn::adapted_maps(model))
+    for (const nn::LoraPart& p : m.lora.parts())
+      check(m.weight.empty() || p.of.name.find(".*.") != std::string::npos, "tune.dropout", "'", p.of.name,
+            "' is of experts that share a tensor, whose adapters PEFT has without dropout: 0, or targets of single "
+            "experts");
 }
 
 // Blocks of 64, their scales in 8 bits: 4.13 bits a number (QLoRA, arXiv:2305.14314).

@@ -18,6 +18,7 @@
 #include "strata/dist/context_length_inl.h"
 #include "strata/dist/parts_inl.h"
 #include "strata/models/tensor_parallel.h"
+#include "strata/nn/name_pattern.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/train/exact_step_inl.h"
@@ -56,6 +57,11 @@ ExpertRanks expert_ranks(const TrainConfig& config, int64_t dp) {
   check(p.tp == 1 || experts == 0 || ep % p.tp == 0, "train", "parallel.tp is ", p.tp,
         ", and a model with experts wants those ranks to share them: parallel.ep is ", ep, ", no multiple of it");
   if (ep == 1) return {};
+  const std::vector<std::string> targets = nn::words_of(config.tune.targets);
+  check(config.tune.method == "full" ||
+            std::ranges::none_of(targets, [](const std::string& t) { return nn::is_named(t, "experts"); }),
+        "train", "parallel.ep is ", ep,
+        ", and tune.targets gives adapters to experts, of which each rank then has all");
   ExpertRanks r;
   const int64_t within = ep == p.tp ? p.tp : p.tp * p.cp;  // without those of parallel.dp
   const std::string inner = cat(p.cp > 1 ? " and parallel.cp" : "", p.tp > 1 ? " and parallel.tp" : "");

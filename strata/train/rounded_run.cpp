@@ -16,6 +16,9 @@
 #include "strata/nn/init.h"
 #include "strata/nn/layers.h"
 #include "strata/nn/lora.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul.h"
 #include "strata/train/rehearse.h"
 #include "strata/train/run.h"
 
@@ -40,7 +43,7 @@ class RunWeights {
     }
     const nn::Module& module = shapes_->as_module();
     state_ = module.state_dict();
-    for (const nn::AdaptedMap& map : nn::adapted_maps(module)) adapters_.emplace(map.path + ".weight", map.lora);
+    for (const nn::AdaptedMap& map : nn::adapted_maps(module)) adapters_.emplace(map.weight_name(), map);
     std::set<std::string> wanted, found;
     for (const auto& [name, t] : kept_state(module, config_)) wanted.insert(name);
     for (const auto& [name, t] : reader_.tensors()) found.insert(name);
@@ -62,7 +65,7 @@ class RunWeights {
   Tensor read(const std::string& name) const {
     const Tensor weight = stored(name);
     const auto adapter = adapters_.find(name);
-    return adapter == adapters_.end() ? weight : merged(weight, name, adapter->second);
+    return adapter == adapters_.end() ? weight : merged(weight, adapter->second);
   }
 
  private:
@@ -75,15 +78,27 @@ class RunWeights {
                       ", the model's is ", as.shape());
     return t.to(as.dtype());
   }
-  // In a map of its own, as the whole model would merge it.
-  Tensor merged(const Tensor& weight, const std::string& name, const nn::Lora& as) const {
+  // As the whole model would merge it: in a map of its own, or of experts one after the other.
+  Tensor merged(const Tensor& weight, const nn::AdaptedMap& of) const {
+    const nn::Lora& as = of.lora;
+    if (!of.weight.empty()) {
+      const Tensor sum = weight.clone();
+      for (const nn::LoraPart& p : as.parts()) {
+        const std::string prefix = cat(of.lora_path, '.', p.of.name.substr(p.of.name.rfind('.') + 1), '.');
+        const Tensor down = stored(prefix + "A"), up = stored(prefix + "B");
+        for (int64_t e = 0; e < sum.size(0); ++e) {
+          Tensor rows = sum.select(0, e).narrow(0, p.of.first, p.of.rows);
+          rows.copy_(rows.to(down.dtype()) + matmul(up.select(0, e), down.select(0, e)) * p.scale);
+        }
+      }
+      return sum;
+    }
     const nn::Linear map(weight.size(1), weight.size(0), false);
     nn::convert_parameters(map, weight.dtype());
     map.weight.detach().copy_(weight);
     const nn::Lora lora(map, as.parts(),
                         {.dropout = as.form().dropout, .rslora = as.form().rslora, .dora = as.form().dora});
-    const std::string prefix = name.substr(0, name.rfind('.')) + ".lora.";
-    for (const auto& [own, p] : lora.named_parameters()) p.detach().copy_(stored(prefix + own));
+    for (const auto& [own, p] : lora.named_parameters()) p.detach().copy_(stored(cat(of.lora_path, '.', own)));
     lora.merge();
     return map.weight.detach();
   }
@@ -91,9 +106,9 @@ class RunWeights {
   FoundRun run_;
   TrainConfig config_;
   io::detail::TensorReader reader_;
-  std::shared_ptr<TokenDecoder> shapes_;      // the model that was trained, on the meta device
-  nn::StateDict state_;                       // its tensors
-  std::map<std::string, nn::Lora> adapters_;  // by the weight's name
+  std::shared_ptr<TokenDecoder> shapes_;            // the model that was trained, on the meta device
+  nn::StateDict state_;                             // its tensors
+  std::map<std::string, nn::AdaptedMap> adapters_;  // by the weight's name
   // What it began from, where its checkpoint has a part of it alone: one of these.
   std::unique_ptr<RunWeights> base_run_;
   std::optional<io::WeightFiles> files_;
