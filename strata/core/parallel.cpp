@@ -17,6 +17,7 @@
 #endif
 
 #include "strata/core/error.h"
+#include "strata/core/loop_width_inl.h"
 
 namespace strata {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "strata/core/error.h"
-#include "strata/core/loop_width.h"
+#include "strata/core/loop_width_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/pressure.h"
 #include "strata/ops/vec/scratch_kept.h"

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
-#include "strata/core/loop_width.h"
+#include "strata/core/loop_width_inl.h"
 #include "strata/core/parallel.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/factory/factory.h"
