@@ -345,6 +345,7 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   e.ranks = all;
   nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
   if (config.parallel.exact > 0 && o.zero > 1) o.micro_batches = config.accumulate * dp;
+  o.rows_from = rows_from(config);
   o.looked_up = looked_up(config, model);
   const auto sharing = static_cast<int>(o.zero == 0 ? all : dp);
   std::map<std::string, int> others;  // experts, which other ranks have alike

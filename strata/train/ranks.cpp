@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -99,6 +100,10 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
         "train", "parallel.reshard is '", text, "': wanted always, never, or a number that divides the ", dp,
         " ranks of parallel.dp");
   return o;
+}
+
+int64_t rows_from(const TrainConfig& config) {
+  return config.device.starts_with("cuda") ? std::numeric_limits<int64_t>::max() : nn::FullyShardedOptions().rows_from;
 }
 
 std::vector<std::string> looked_up(const TrainConfig& config, const TokenDecoder& model) {
@@ -341,6 +346,7 @@ void Ranks::share_parameters(TokenDecoder& decoder, const TrainConfig& config) {
   if (!group_ || sharing_.zero == 0) return;
   const nn::Module& model = decoder.as_module();
   nn::FullyShardedOptions o = sharing_;
+  o.rows_from = rows_from(config);
   if (!pipeline_) o.looked_up = looked_up(config, decoder);
   if (pipeline_) {
     std::set<std::string> own;

@@ -48,6 +48,9 @@ bool is_of_experts(std::string_view parameter);
 /// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
 /// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t ranks);
+/// From how many bytes on tables are read by their rows (nn::FullyShardedOptions::rows_from): as there on processors, on
+/// cards none, where steps that do so have not been run.
+int64_t rows_from(const TrainConfig& config);
 /// The tables that nothing but one lookup a pass reads (nn::FullyShardedOptions::looked_up).
 std::vector<std::string> looked_up(const TrainConfig& config, const TokenDecoder& model);
 
