@@ -55,21 +55,20 @@ struct Recompute::State final : SavedTensorHooks {
   // they know when all have had it.
   std::shared_ptr<KeptInput> input_of(const Tensor& t) {
     const uint64_t number = detail::watch_number(*t.storage());
-    if (PackedTensor packed = detail::pack_with(around, t); packed.hooks) {
-      auto in = std::make_shared<KeptInput>();
-      in->packed = std::move(packed);
-      in->storage = number;
-      in->version = t.version();
-      return in;
-    }
-    for (const auto& known : inputs)
-      if (std::shared_ptr<KeptInput> in = known.lock(); in && in->storage == number && in->version == t.version())
-        return in;
+    PackedTensor packed = detail::pack_with(around, t);
+    if (!packed.hooks)
+      for (const auto& known : inputs)
+        if (std::shared_ptr<KeptInput> in = known.lock(); in && in->storage == number && in->version == t.version())
+          return in;
     auto in = std::make_shared<KeptInput>();
-    in->bytes = detail::storage_bytes(t.storage());
     in->storage = number;
     in->version = t.version();
-    inputs.push_back(in);
+    if (packed.hooks) {
+      in->packed = std::move(packed);
+    } else {
+      in->bytes = detail::storage_bytes(t.storage());
+      inputs.push_back(in);
+    }
     return in;
   }
 

@@ -56,6 +56,7 @@ bool Stretch::count(const StretchToken& token, std::optional<uint32_t> version) 
   const auto m = made_.find(token.value.storage);
   if (closed_ || m == made_.end() || (version && m->second.version != *version)) return false;
   ++m->second.tokens;
+  newest_ = &token;
   return true;
 }
 
@@ -142,12 +143,13 @@ void Stretch::end(const StretchToken& token) {
   const std::lock_guard lock(mutex_);
   Made& m = made_.at(token.value.storage);
   --m.tokens;
+  if (newest_ == &token) newest_ = nullptr;
   if (token.round != round_ && m.bytes.defined() && --m.left <= 0) m.bytes = {};
 }
 
 void Stretch::list_inputs(const StretchToken& token, std::vector<PackedTensor>& all) const {
   const std::unique_lock lock(mutex_, std::try_to_lock);  // whoever runs it may wait for who asks
-  if (!lock || made_.at(token.value.storage).bytes.defined()) return;
+  if (!lock || (newest_ && newest_ != &token) || made_.at(token.value.storage).bytes.defined()) return;
   for (const auto& [storage, in] : inputs_)
     if (in->packed.hooks) all.push_back(in->packed);
 }

@@ -82,7 +82,8 @@ class Stretch {
   /// @{
   Tensor take(StretchToken& token);
   void end(const StretchToken& token);
-  /// Appends what hooks around the stretch keep of its inputs, if it is to run again for `token`; nothing while it runs.
+  /// Appends what hooks around the stretch keep of its inputs, if it is to run again for `token`: for the last of its
+  /// tokens, which backward wants first, or any once that has ended. Nothing while it runs.
   void list_inputs(const StretchToken& token, std::vector<PackedTensor>& all) const;
   /// @}
 
@@ -113,6 +114,7 @@ class Stretch {
   std::unordered_map<uint64_t, std::shared_ptr<KeptInput>> inputs_;
   std::unordered_map<uint64_t, Made> made_;
   std::weak_ptr<Stretch> before_;
+  const StretchToken* newest_ = nullptr;  // of those that are counted
   uint32_t round_ = 0;
   bool closed_ = false;
 };

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pthread.h>
@@ -23,20 +24,13 @@ namespace strata {
 namespace {
 constexpr int kMostThreads = 1024;
 std::atomic<int> g_threads{0};
-thread_local bool t_in_parallel = false;
-thread_local int t_width = 1;  // of the loop
+thread_local int t_width = 1;  // of the loop; more in each
 
 struct Region {
-  explicit Region(int width) {
-    t_in_parallel = true;
-    t_width = width;
-  }
-  ~Region() {
-    t_in_parallel = outer;
-    t_width = outer_width;
-  }
-  bool outer = t_in_parallel;
-  int outer_width = t_width;
+  explicit Region(int width) : outer(std::exchange(t_width, width)) {}
+  ~Region() { t_width = outer; }
+  Region(const Region&) = delete;
+  const int outer;
 };
 
 int processors() {
@@ -179,7 +173,6 @@ Pool* g_pool = nullptr;  // never destroyed at exit: workers may outlive static 
 void forget_pool() {
   new (&g_owner) std::mutex;
   g_pool = nullptr;
-  t_in_parallel = false;
   t_width = 1;
 }
 }  // namespace
@@ -199,7 +192,7 @@ void set_num_threads(int n) {
 }
 
 bool in_parallel_region() {
-  return t_in_parallel;
+  return t_width > 1;
 }
 int loop_width() {
   return t_width;
@@ -212,7 +205,7 @@ void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body
   const int64_t pieces = (total + std::max<int64_t>(grain, 1) - 1) / std::max<int64_t>(grain, 1);
   std::unique_lock owner(g_owner, std::defer_lock);
   // Another thread's loop has the pool: its workers are busy, and results do not depend on who computes them.
-  if (threads <= 1 || pieces <= 1 || t_in_parallel || !owner.try_lock()) {
+  if (threads <= 1 || pieces <= 1 || t_width > 1 || !owner.try_lock()) {
     body(ctx, begin, end);
     return;
   }
@@ -223,6 +216,7 @@ void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body
     g_pool = nullptr;
     g_pool = new Pool(static_cast<int>(threads) - 1);
   }
+  const auto width = static_cast<int>(std::min(pieces, threads));
   struct Job {
     void (*body)(void*, int64_t, int64_t);
     void* ctx;
@@ -230,14 +224,7 @@ void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body
     int width;
     std::mutex mutex;
     std::exception_ptr failure;
-  } job{body,
-        ctx,
-        begin,
-        total,
-        std::min(pieces, threads * kChunksPerThread),
-        static_cast<int>(std::min(pieces, threads)),
-        {},
-        {}};
+  } job{body, ctx, begin, total, std::min(pieces, threads * kChunksPerThread), width, {}, {}};
   g_pool->run(
       static_cast<uint32_t>(job.chunks),
       [](void* p, uint32_t i) {

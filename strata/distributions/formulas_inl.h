@@ -24,6 +24,9 @@ void check_values(const Tensor& inside, std::string_view name, const Text& text)
   if (!all(inside).item<bool>()) throw ValueError(name, text());
 }
 
+/// x [.., n] of A x = b for lower triangles A [.., n, n] and vectors b [.., n]; batches broadcast.
+Tensor solved(Tensor triangle, const Tensor& b);
+
 /// The spacing of a dtype's numbers at 1.
 inline double eps_of(DType t) {
   switch (t) {

@@ -78,9 +78,9 @@ Tensor vectors(const Args& p, const Args& q) {
   const Shape batch = broadcast_shapes(p.batch_shape(), q.batch_shape(), "kl_divergence");
   const Tensor triangle = b.expand(joined(batch, {n, n}));
   const Tensor spread = linalg_solve_triangular(triangle, a.expand(triangle.shape()), false);
-  const Tensor apart = linalg_solve_triangular(triangle, (q[0] - p[0]).expand(joined(batch, {n})).unsqueeze(-1), false);
+  const Tensor apart = solved(b, q[0] - p[0]);
   return half_log_det(b) - half_log_det(a) +
-         0.5 * (sum(square(spread), {-2, -1}) + sum(square(apart), {-2, -1}) - static_cast<double>(n));
+         0.5 * (sum(square(spread), {-2, -1}) + sum(square(apart), {-1}) - static_cast<double>(n));
 }
 
 const DivergenceRecord kAll[] = {

@@ -6,19 +6,8 @@
 #include "strata/distributions/transform.h"
 
 namespace strata::distributions {
-namespace {
 
-using Role = Parameter::Role;
-using Kind = Constraint::Kind;
-
-Constraint vector_of(const Constraint& c) {
-  return c.independent(1);
-}
-Shape last_of_first(const Args& d) {
-  return right(d[0].shape(), 1);
-}
-// x of A x = b for vectors b. Vectors of one triangle are the columns of one solve: a triangle for each of 8,192
-// vectors of 64 numbers is 128 MiB.
+// A triangle for each of 8,192 vectors of 64 numbers is 128 MiB: vectors of one are the columns of one solve.
 Tensor solved(Tensor triangle, const Tensor& b) {
   const int64_t n = b.size(-1);
   for (int64_t i = 0; i + 2 < triangle.dim(); ++i)  // the same for all
@@ -47,6 +36,18 @@ Tensor solved(Tensor triangle, const Tensor& b) {
   std::vector<int64_t> back(order.size());
   for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   return x.reshape(joined(joined(batch, {n}), apart)).permute(back);
+}
+
+namespace {
+
+using Role = Parameter::Role;
+using Kind = Constraint::Kind;
+
+Constraint vector_of(const Constraint& c) {
+  return c.independent(1);
+}
+Shape last_of_first(const Args& d) {
+  return right(d[0].shape(), 1);
 }
 Tensor times(const Tensor& matrix, const Tensor& vector) {
   return matmul(matrix, vector.unsqueeze(-1)).squeeze(-1);

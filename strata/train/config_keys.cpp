@@ -207,11 +207,8 @@ std::vector<ConfigKey> make_keys() {
       {"tune.rslora", kBoolean, "Multiplied by alpha / sqrt(rank) instead.", "", 0, 0, tune<&U::rslora>},
       {"tune.targets", kText,
        "Linear maps that get adapters: names or parts of names between dots, as here or in the model's files, "
-       "separated "
-       "by spaces, * for any part, e.g. \"q_proj v_proj\" or \"blocks.*.attn\". Experts get adapters by names that "
-       "have "
-       "the "
-       "word experts, e.g. \"experts\" or \"experts.down_proj\".",
+       "separated by spaces, * for any part, e.g. \"q_proj v_proj\" or \"blocks.*.attn\". Experts get adapters by "
+       "names that have the word experts, e.g. \"experts\" or \"experts.down_proj\".",
        "", 0, 0, tune<&U::targets>},
       {"tune.ranks", kText, "Other ranks for some of them, e.g. \"mlp=8 blocks.0=4\".", "", 0, 0, tune<&U::ranks>},
       {"tune.alphas", kText, "Other alphas for some of them.", "", 0, 0, tune<&U::alphas>},

@@ -296,8 +296,7 @@ int64_t sent_to_experts(const TrainConfig& config) {
          static_cast<int64_t>(size_of(activation_dtype(config)));
 }
 
-// What parallel.reduce sends and keeps. What it works with beside that is less than activations, which are gone by
-// then.
+// What parallel.reduce sends and keeps. What it works with beside that is less than activations, which are gone by then.
 MemoryEstimate with_exchange(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t ranks) {
   std::vector<Shape> shapes;
   for (const auto& [name, t] : module.named_parameters())
@@ -322,14 +321,6 @@ std::map<std::string, int64_t> bytes_read(TokenDecoder& model) {
   return reads;
 }
 
-// Tables of which ranks of ZeRO 3 may look rows up: `config.batch` is a rank's.
-std::map<std::string, nn::TableReads> tables_read(const TrainConfig& config, const TokenDecoder& model) {
-  const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
-  if (decoder == nullptr || (config.data.format != "text" && config.data.format != "chat")) return {};
-  const int64_t time = row_tokens(config).read / std::max<int64_t>(config.parallel.cp, 1);
-  return {{"token_embedding.weight", {.ids = {config.batch * time}, .others = decoder->spec().tied}}};
-}
-
 }  // namespace
 
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecoder& model, int64_t activations) {
@@ -345,8 +336,7 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   e.ranks = all;
   nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
   if (config.parallel.exact > 0 && o.zero > 1) o.micro_batches = config.accumulate * dp;
-  o.rows_from = rows_from(config);
-  o.looked_up = looked_up(config, model);
+  look_up_rows(o, config, model);
   const auto sharing = static_cast<int>(o.zero == 0 ? all : dp);
   std::map<std::string, int> others;  // experts, which other ranks have alike
   for (const auto& [name, t] : module.named_parameters())

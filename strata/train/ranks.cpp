@@ -22,6 +22,7 @@
 #include "strata/nn/name_pattern.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/train/conversations_inl.h"
 #include "strata/train/exact_step_inl.h"
 #include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
@@ -102,18 +103,19 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
   return o;
 }
 
-int64_t rows_from(const TrainConfig& config) {
-  return config.device.starts_with("cuda") ? std::numeric_limits<int64_t>::max() : nn::FullyShardedOptions().rows_from;
+std::map<std::string, nn::TableReads> tables_read(const TrainConfig& config, const TokenDecoder& model) {
+  constexpr std::string_view kTable = "token_embedding.weight";
+  const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
+  if (decoder == nullptr || (config.data.format != "text" && config.data.format != "chat")) return {};
+  if (std::ranges::none_of(decoder->named_parameters(), [&](const auto& p) { return p.first == kTable; })) return {};
+  const int64_t time = row_tokens(config).read / std::max<int64_t>(config.parallel.cp, 1);
+  return {{std::string(kTable), {.ids = {config.batch * time}, .others = decoder->spec().tied}}};
 }
 
-std::vector<std::string> looked_up(const TrainConfig& config, const TokenDecoder& model) {
-  const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
-  const bool once = config.data.format == "text" || config.data.format == "chat";
-  if (decoder == nullptr || decoder->spec().tied || !once) return {};
-  std::vector<std::string> names;
-  for (const auto& [name, t] : decoder->named_parameters())
-    if (name == "token_embedding.weight") names.push_back(name);
-  return names;
+void look_up_rows(nn::FullyShardedOptions& o, const TrainConfig& config, const TokenDecoder& model) {
+  if (config.device.starts_with("cuda")) o.rows_from = std::numeric_limits<int64_t>::max();
+  for (const auto& [name, reads] : tables_read(config, model))
+    if (!reads.others) o.looked_up.push_back(name);
 }
 
 std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp) {
@@ -346,8 +348,7 @@ void Ranks::share_parameters(TokenDecoder& decoder, const TrainConfig& config) {
   if (!group_ || sharing_.zero == 0) return;
   const nn::Module& model = decoder.as_module();
   nn::FullyShardedOptions o = sharing_;
-  o.rows_from = rows_from(config);
-  if (!pipeline_) o.looked_up = looked_up(config, decoder);
+  if (!pipeline_) look_up_rows(o, config, decoder);
   if (pipeline_) {
     std::set<std::string> own;
     const Tensor copy = o.zero == 3 ? pipeline_->tied_copy() : Tensor();  // which another rank updates

@@ -14,6 +14,7 @@
 #include "strata/dist/data_parallel.h"
 #include "strata/models/language_model.h"
 #include "strata/nn/fully_sharded.h"
+#include "strata/nn/sharded_costs.h"
 #include "strata/optim/optimizer.h"
 #include "strata/optim/whole_squares_inl.h"
 #include "strata/train/config.h"
@@ -48,11 +49,11 @@ bool is_of_experts(std::string_view parameter);
 /// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
 /// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t ranks);
-/// From how many bytes on tables are read by their rows (nn::FullyShardedOptions::rows_from): as there on processors, on
-/// cards none, where steps that do so have not been run.
-int64_t rows_from(const TrainConfig& config);
-/// The tables that nothing but one lookup a pass reads (nn::FullyShardedOptions::looked_up).
-std::vector<std::string> looked_up(const TrainConfig& config, const TokenDecoder& model);
+/// The tables of which ranks of ZeRO 3 may look rows up, with what a rank reads of them in a pass; `config.batch` is a
+/// rank's.
+std::map<std::string, nn::TableReads> tables_read(const TrainConfig& config, const TokenDecoder& model);
+/// Says which tables are read by their rows: those, but on cards none, where steps that do so have not been run.
+void look_up_rows(nn::FullyShardedOptions& options, const TrainConfig& config, const TokenDecoder& model);
 
 /// Rows that each of `dp` ranks has of a batch as parallel.shares says: whole ones, in proportion as near as can be.
 /// Empty where it says nothing. Throws ValueError for what is no list of `dp` positive numbers, a rank without a row,

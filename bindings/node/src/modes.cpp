@@ -84,6 +84,7 @@ struct JsCheckpoint final : strata::detail::CheckpointFrame {
       call(env, *fn, inputs.get());
     });
   }
+  void list_inputs(std::vector<PackedTensor>& all) const override { inputs.list_packed(all); }
 };
 struct OnItsThread final : SavedTensorHooks {
   explicit OnItsThread(std::shared_ptr<JsCheckpoint> f) : frame(std::move(f)) {}
@@ -92,6 +93,9 @@ struct OnItsThread final : SavedTensorHooks {
     Tensor t;
     frame->fn->mailbox()->call([&](Env&) { t = frame->unpack(packed); });
     return t;
+  }
+  void list_within(const std::shared_ptr<void>& packed, std::vector<PackedTensor>& all) const override {
+    frame->list_within(packed, all);
   }
   std::shared_ptr<JsCheckpoint> frame;
 };
